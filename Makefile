@@ -1,0 +1,67 @@
+# Every target makes the virtual environment it needs, so any of them may be the first command.
+# `make PYTHON=/path/to/python3 …` chooses another interpreter.
+
+ifndef PYTHON
+PYTHON := $(shell for name in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo "$$name" && break; done)
+endif
+
+VENV := .venv
+BIN := $(VENV)/bin
+USER_STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+PYTEST_ARGS ?=
+
+.PHONY: help demo test soak check lint types bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo    three processes, one database, live (under a minute)'
+	@echo 'make test    the tests, also those of the documents'
+	@echo 'make check   format, lint, types and tests, as CI runs them'
+	@echo 'make bench   what observing costs beside hand-written sqlite3'
+	@echo 'make soak    the long runs'
+	@echo 'make clean   remove the virtual environment and caches'
+
+demo: $(USER_STAMP)
+	$(BIN)/smithers demo
+
+test: $(DEV_STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+soak: $(DEV_STAMP)
+	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
+
+check: lint types test
+
+lint: $(DEV_STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(DEV_STAMP)
+	$(BIN)/mypy
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(USER_STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/pyvenv.cfg:
+	@test -n "$(PYTHON)" || { \
+		echo 'No Python 3.11 or newer was found. Install one, or say where it is:' >&2; \
+		echo '    make PYTHON=/path/to/python3.11 demo' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo '$(PYTHON) cannot make virtual environments (no ensurepip).' >&2; \
+		echo 'On Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+$(USER_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(USER_STAMP)

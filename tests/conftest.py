@@ -1,0 +1,45 @@
+"""Fixtures and settings that every test shares."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.recorder import Recorder
+
+# The machines that run this are shared and noisy: a slow example is no finding.
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("repeatable", settings.get_profile("default"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture
+def sqlite3_cli() -> str:
+    """The path of the `sqlite3` command line; skips where it is absent.
+
+    Under SMITHERS_REQUIRE_TOOLS, which CI sets after installing it, its absence is a failure.
+    """
+    return require_tool("sqlite3")
+
+
+@pytest.fixture
+def recorder() -> Recorder[Any]:
+    return Recorder()
+
+
+def require_tool(name: str) -> str:
+    """Return the path of a program that a test needs, or skip (CI: fail) with the reason."""
+    found = shutil.which(name)
+    if found is None:
+        reason = f"the program {name!r} is not installed"
+        if os.environ.get("SMITHERS_REQUIRE_TOOLS"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found

@@ -1,0 +1,1 @@
+"""Tests of `reactive_sqlite`, one module for each room."""

@@ -1,0 +1,1 @@
+"""Tests of `smithers`, one module for each room."""
