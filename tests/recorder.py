@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Recorder(Generic[T]):
@@ -77,7 +78,7 @@ class Recorder(Generic[T]):
         """Block until completion has been told."""
         self._wait(lambda: self.completed > 0, timeout)
 
-    def _wait(self, condition: Callable[[], Any], timeout: float) -> Any:
+    def _wait(self, condition: Callable[[], U], timeout: float) -> U:
         with self._told:
             result = self._told.wait_for(condition, timeout)
             assert result, (
