@@ -1,0 +1,91 @@
+"""Every error of this package, each with the exit code the command line ends with.
+
+    SmithersError
+    ├── NotFound                no row answers to that id
+    │   └── TransitionNotFound  no transition does
+    ├── ReadOnly                a write on a database opened with read_only=True
+    ├── StateTypeError          a stored value is not what its reader can take
+    └── CannotOpen              nothing was opened, and nothing on disk was changed
+        ├── NotADatabase        the file is of another kind, or damaged
+        └── SchemaTooNew        the file was written by a newer version of this package
+
+What is wrong with an argument (a value that is not JSON, a key outside the rule) is a plain
+`TypeError` or `ValueError`; errors of SQLite pass as they are; a call after `close()` raises
+`reactive_sqlite`'s `DatabaseClosed`.
+"""
+
+from __future__ import annotations
+
+
+class SmithersError(Exception):
+    """Base of all errors raised by `smithers` itself.
+
+    Attributes:
+        exit_code: what `smithers` on the command line exits with.
+    """
+
+    exit_code = 1
+
+
+class NotFound(SmithersError):
+    """No row answers to an id.
+
+    Attributes:
+        id: the id that was asked for, as it was given.
+    """
+
+    def __init__(self, kind: str, id: object) -> None:
+        super().__init__(f"there is no {kind} {id!r}")
+        self.id = id
+
+
+class TransitionNotFound(NotFound):
+    """No transition has that id, so nothing was changed."""
+
+    def __init__(self, id: object) -> None:
+        super().__init__("transition", id)
+
+
+class ReadOnly(SmithersError):
+    """A write was asked of a database that was opened with `read_only=True`."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"cannot {action}: this database was opened with read_only=True")
+
+
+class StateTypeError(SmithersError, TypeError):
+    """A stored value is not what its reader can take; the message names the key."""
+
+
+class CannotOpen(SmithersError):
+    """A path cannot be opened as a workflow database.
+
+    Attributes:
+        path: the path, as text.
+        reason: what is wrong with it, one line.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot open {path!r}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class NotADatabase(CannotOpen):
+    """The file is no SQLite database, or a damaged one; it was left as it is."""
+
+
+class SchemaTooNew(CannotOpen):
+    """The file was written by a newer version of this package; it was left as it is.
+
+    Attributes:
+        found: the version of the file's schema.
+        supported: the newest version this package knows.
+    """
+
+    def __init__(self, path: str, *, found: int, supported: int) -> None:
+        super().__init__(
+            path, f"its schema has version {found}, this version of smithers knows {supported}"
+        )
+        self.found = found
+        self.supported = supported

@@ -1,0 +1,33 @@
+"""How ids are written, and read back from what a caller passes."""
+
+from __future__ import annotations
+
+import re
+
+from smithers.errors import TransitionNotFound
+
+_TRANSITION = re.compile(r"t([1-9][0-9]{0,18})", re.ASCII)
+_LARGEST = 2**63 - 1
+
+
+def transition_id(seq: int) -> str:
+    """Write the id of the transition with this `seq`."""
+    return f"t{seq}"
+
+
+def transition_seq(id: str | int) -> int:
+    """Read the `seq` from a transition's id (`"t12"`) or from the number itself.
+
+    Raises TransitionNotFound for text or a number that no transition can have, TypeError for
+    anything else.
+    """
+    if isinstance(id, bool) or not isinstance(id, str | int):
+        raise TypeError(f"a transition id is text like 't12' or an int, not {id!r}")
+    if isinstance(id, int):
+        seq = id
+    else:
+        match = _TRANSITION.fullmatch(id)
+        seq = int(match[1]) if match else 0
+    if not 1 <= seq <= _LARGEST:
+        raise TransitionNotFound(id)
+    return seq
