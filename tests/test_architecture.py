@@ -28,6 +28,7 @@ ROWS = {
     "reactive_sqlite.bridge": 2,
     "reactive_sqlite.worker": 2,
     "reactive_sqlite.face": 2,
+    "reactive_sqlite.tokens": 2,  # SQL text split as SQLite splits it
     "reactive_sqlite.pins": 3,  # proves equality pins from SQL text for `analysis`
     "reactive_sqlite.analysis": 3,
     "reactive_sqlite.connection": 3,
@@ -68,6 +69,7 @@ PURE = (
     "reactive_sqlite.region",
     "reactive_sqlite.changes",
     "reactive_sqlite.diff",
+    "reactive_sqlite.tokens",
     "reactive_sqlite.pins",
     "smithers.errors",
     "smithers.records",
