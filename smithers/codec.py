@@ -21,13 +21,14 @@ import json
 import math
 from datetime import date, datetime, time
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 from smithers.errors import StateTypeError
 
 MAX_DEPTH = 500
 MAX_KEY_LENGTH = 1024
 _SCALARS = frozenset({str, int, bool, type(None)})
+_PLAIN = _SCALARS | {float, list, tuple, dict}
 
 
 def encode(value: object, *, name: str) -> str:
@@ -37,7 +38,7 @@ def encode(value: object, *, name: str) -> str:
             _plain(value, name, 0), ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
     except RecursionError:
-        raise ValueError(f"{name}: nested too deeply for the call stack") from None
+        raise ValueError(f"{name}: nested deeper than the call stack is") from None
     except ValueError as error:
         # An int beyond the interpreter's limit on digits arrives here without a name.
         if str(error).startswith(name):
@@ -93,47 +94,43 @@ def _plain(value: Any, name: str, depth: int) -> Any:
 
     `json` alone would turn the keys 1, True and None into text and stop at cycles late.
     """
-    kind = type(value)
+    while (kind := type(value)) not in _PLAIN:
+        value = _converted(value, name)
     if kind in _SCALARS:
         return value
-    if kind is float or isinstance(value, float):
+    if kind is float:
         if not math.isfinite(value):
             raise ValueError(f"{name}: {value!r} has no form in JSON")
         return value
-    if depth >= MAX_DEPTH and isinstance(value, list | tuple | dict):
-        raise ValueError(
-            f"{name}: nested deeper than {MAX_DEPTH} levels (or it contains itself)"
-        )
-    if isinstance(value, list | tuple):
-        items: list[Any] = []
-        for item in cast("list[Any]", value):
-            items.append(item if type(item) in _SCALARS else _plain(item, name, depth + 1))
-        return items
-    if isinstance(value, dict):
+    if depth >= MAX_DEPTH:
+        raise ValueError(f"{name}: nested deeper than {MAX_DEPTH} levels (or it contains itself)")
+    if kind is dict:
         fields: dict[str, Any] = {}
-        for key, item in cast("dict[Any, Any]", value).items():
+        for key, item in value.items():
             if not isinstance(key, str):
                 raise TypeError(f"{name}: the keys of a dict are str in JSON, not {key!r}")
             fields[key] = item if type(item) in _SCALARS else _plain(item, name, depth + 1)
         return fields
-    return _converted(value, name, depth)
+    items: list[Any] = []
+    for item in value:
+        items.append(item if type(item) in _SCALARS else _plain(item, name, depth + 1))
+    return items
 
 
-def _converted(value: Any, name: str, depth: int) -> Any:
+def _converted(value: Any, name: str) -> Any:
+    """Take one step from a richer type towards a plain one, without going into it."""
     # Before str and int: a member of a StrEnum or IntEnum is both.
     if isinstance(value, Enum):
-        return _plain(value.value, name, depth)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
+        return value.value
+    for plain in (str, int, float, list, tuple, dict):
+        if isinstance(value, plain):
+            return plain(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return _plain(fields, name, depth)
-    if hasattr(type(value), "__pydantic_validator__") and not isinstance(value, type):
-        return _plain(value.model_dump(mode="json"), name, depth)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if hasattr(type(value), "__pydantic_validator__"):
+        return value.model_dump(mode="json")
     raise TypeError(f"{name}: {type(value).__name__} has no form in JSON: {_shown(value)}")
 
 

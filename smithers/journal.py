@@ -37,8 +37,13 @@ _STATE = "SELECT key, value FROM state"
 
 
 class WorkflowDatabase(Database):
-    """A `Database` whose outermost transactions number their transitions as one commit."""
+    """A `Database` whose outermost transactions number their transitions as one commit.
 
+    Attributes:
+        numbering: whether they do; False until the tables are there.
+    """
+
+    numbering = False
     _commit: int | None = None
 
     @property
@@ -50,7 +55,7 @@ class WorkflowDatabase(Database):
     def transaction(self) -> Generator[WorkflowDatabase]:
         """Group writes: one commit, one notification; nested ones are savepoints."""
         with super().transaction():
-            if self._commit is not None or self.conn.read_only:
+            if not self.numbering or self._commit is not None or self.conn.read_only:
                 yield self
                 return
             # The lock is ours until the end, so nobody else counts on from here.

@@ -1,0 +1,246 @@
+"""The workflow database: opens the file, and holds one of each storage class."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from reactive_sqlite import sqlite3
+from reactive_sqlite.observation import ObservableQuery
+from smithers.clock import Clock, utc_now
+from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
+from smithers.journal import Journal, WorkflowDatabase
+from smithers.schema import SCHEMA_VERSION, migrate, version
+from smithers.storage.history import StateHistory
+from smithers.storage.reports import Parameters, Reports
+from smithers.storage.state import StateStore
+
+DEFAULT_PATH = ".smithers/data"
+FILE_NAME = "db.sqlite"
+MEMORY = ":memory:"
+_FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
+
+# Closing a descriptor drops the locks that SQLite holds on the same file in this process, so no
+# database is opened here between the creation of its empty file and the closing of that descriptor.
+_creating = threading.Lock()
+
+
+class State(StateStore, StateHistory):
+    """`db.state`: values, their history, and observation of both."""
+
+
+class SmithersDB:
+    """A workflow database, opened by `create_smithers_db`.
+
+    Attributes:
+        state: key-value state with history, time travel and observation.
+        database: the reactive `Database` below, for tables of your own in the same file and
+            transaction.
+        path: the database file, None in memory.
+    """
+
+    def __init__(
+        self, database: WorkflowDatabase, *, path: Path | None = None, clock: Clock = utc_now
+    ) -> None:
+        read_only = database.conn.read_only
+        journal = Journal(database, clock=clock, read_only=read_only)
+        self.path = path
+        self.database = database
+        self.state = State(journal)
+        self._reports = Reports(database, read_only=read_only)
+
+    def __enter__(self) -> SmithersDB:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Complete all observables and close the file; later calls raise `DatabaseClosed`."""
+        self.database.close()
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Group several calls: one commit, one notification; an exception undoes them all.
+
+        Nested transactions are savepoints. Writers in other threads and processes wait.
+
+        >>> with db.transaction():
+        ...     db.state.set("phase", "done")
+        ...     db.state.delete("reviewer")
+        """
+        return self.database.transaction()
+
+    def query(
+        self, sql: str, params: Parameters = (), *, write: bool = False
+    ) -> list[dict[str, Any]]:
+        """Run one statement and return its rows as dicts.
+
+        `$1`, `$2` bind by number, in any order and repeated; `?` and `:name` work as in SQLite.
+        A statement that writes raises ValueError unless `write=True`; its writes notify like all
+        others. Errors of SQLite pass as they are.
+
+        >>> db.query('SELECT count(*) AS n FROM transitions WHERE "trigger" = $1', ["tests_passed"])
+        [{'n': 1}]
+        """
+        return self._reports.query(sql, params, write=write)
+
+    def observe(self, sql: str, params: Parameters = ()) -> ObservableQuery[list[dict[str, Any]]]:
+        """Observe the rows of a query over any table of the file; parameters as in `query`.
+
+        >>> db.observe("SELECT count(*) AS n FROM state").subscribe(print)
+        [{'n': 2}]
+        """
+        return self._reports.observe(sql, params)
+
+    def stats(self) -> dict[str, int]:
+        """Count the rows of every table.
+
+        >>> db.stats()
+        {'state': 2, 'transitions': 17}
+        """
+        return self._reports.stats()
+
+
+def create_smithers_db(
+    path: str | os.PathLike[str] = DEFAULT_PATH,
+    *,
+    read_only: bool = False,
+    synchronous: str = "NORMAL",
+    busy_timeout: float = 5.0,
+    watch: bool = True,
+) -> SmithersDB:
+    """Open a workflow database, made when it is missing.
+
+    `path` is a directory, made with its parents for this user alone; the file is `db.sqlite` in
+    it. An existing SQLite file or `":memory:"` is taken as well. With `read_only` neither the
+    database nor its log is changed by a byte and every write raises `ReadOnly`. `busy_timeout`
+    is in seconds. `watch=False` leaves the commits of other processes unnoticed until `refresh`.
+
+    Raises CannotOpen when the path is refused, missing (read-only) or not to be written;
+    NotADatabase for a file of another kind or a damaged one; SchemaTooNew for a file of a newer
+    version. None of them changes what is there.
+
+    >>> with create_smithers_db(".smithers/my-workflow") as db:
+    ...     db.state.set("phase", "review", trigger="tests_passed")
+    """
+    file = locate(path)
+    if file is not None and not read_only:
+        _make(file)
+    elif file is not None and not file.is_file():
+        raise CannotOpen(str(file), "there is no such file")
+    name = MEMORY if file is None else str(file)
+    try:
+        database = WorkflowDatabase(
+            name,
+            memory=file is None,
+            read_only=read_only,
+            watch=watch,
+            busy_timeout=busy_timeout,
+            synchronous=synchronous,
+        )
+    except sqlite3.Error as error:
+        raise _refusal(name, error) from error
+    try:
+        _prepare(database, name, read_only=read_only)
+    except sqlite3.Error as error:
+        database.close()
+        raise _refusal(name, error) from error
+    except BaseException:
+        database.close()
+        raise
+    return SmithersDB(database, path=file)
+
+
+def locate(path: str | os.PathLike[str]) -> Path | None:
+    """Tell the database file that a path means, None for memory; nothing is made.
+
+    Raises CannotOpen for an empty path, and for a missing one that is named like a file.
+    """
+    text = os.fspath(path)
+    if text == MEMORY:
+        return None
+    if not text or "\0" in text:
+        raise CannotOpen(text, "this is no path")
+    place = Path(text)
+    kind = _kind(place)
+    if kind == "file":
+        return place
+    if kind == "other":
+        raise NotADatabase(text, "it is neither a directory nor a file")
+    if kind == "missing" and place.suffix.lower() in _FILE_ENDINGS:
+        hint = place.with_suffix("")
+        raise CannotOpen(text, f"the path is a directory: use {str(hint)!r} and its {FILE_NAME!r}")
+    return place / FILE_NAME
+
+
+def _kind(place: Path) -> str:
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return "missing"
+    except OSError as error:
+        raise CannotOpen(str(place), error.strerror or str(error)) from error
+    return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+
+
+def _make(file: Path) -> None:
+    """Make the missing directories (0700) and the empty file (0600), whatever the umask."""
+    try:
+        missing = [place for place in file.parents if not place.exists()]
+        for place in reversed(missing):
+            _make_directory(place)
+        with _creating:
+            if not file.exists():
+                _create(file)
+    except OSError as error:
+        raise CannotOpen(str(file), error.strerror or str(error)) from error
+
+
+def _make_directory(place: Path) -> None:
+    try:
+        place.mkdir(0o700)
+    except FileExistsError:
+        return  # another process was faster
+    place.chmod(0o700)
+
+
+def _create(file: Path) -> None:
+    try:
+        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return  # another process was faster
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _prepare(database: WorkflowDatabase, name: str, *, read_only: bool) -> None:
+    found = version(database)
+    if found > SCHEMA_VERSION:
+        raise SchemaTooNew(name, found=found, supported=SCHEMA_VERSION)
+    if found < SCHEMA_VERSION and read_only:
+        raise CannotOpen(name, "it holds no workflow database yet; open it once for writing")
+    if found < SCHEMA_VERSION:
+        with database.transaction():
+            migrate(database)
+    database.numbering = True
+
+
+def _refusal(name: str, error: Exception) -> CannotOpen:
+    # The low byte is the primary result code.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return NotADatabase(name, str(error))
+    return CannotOpen(name, str(error))

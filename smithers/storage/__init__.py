@@ -1,0 +1,1 @@
+"""One class for each family of tables; siblings know nothing of each other."""

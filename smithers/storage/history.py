@@ -1,0 +1,193 @@
+"""The history of the state: read it, go back in it, follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from smithers.codec import check_key, decode
+from smithers.errors import TransitionNotFound
+from smithers.ids import transition_id, transition_seq
+from smithers.journal import COLUMNS, Journal, to_transition
+from smithers.records import Transition
+
+if TYPE_CHECKING:
+    from reactivex import Observable
+    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+
+_NEWEST = f"""
+    SELECT {COLUMNS} FROM (
+        SELECT {COLUMNS} FROM transitions
+        WHERE seq > :since AND seq < :before {{key}}
+        ORDER BY seq DESC LIMIT :limit
+    ) ORDER BY seq
+"""
+_OLDEST = f"""
+    SELECT {COLUMNS} FROM transitions
+    WHERE seq > :since AND seq <= :until {{key}}
+    ORDER BY seq LIMIT :limit
+"""
+_OF_KEY = "AND key = :key"
+_COMMIT_OF = 'SELECT "commit" FROM transitions WHERE seq = ?'
+_LAST_OF_COMMIT = """
+    SELECT coalesce(
+        (SELECT seq - 1 FROM transitions WHERE seq > :seq AND "commit" <> :commit
+         ORDER BY seq LIMIT 1),
+        (SELECT max(seq) FROM transitions)
+    )
+"""
+# SQLite takes the other columns of a max() from the row that has it.
+_AT = """
+    SELECT key, value FROM (
+        SELECT key, value, deleted, max(seq) FROM transitions WHERE seq <= ? GROUP BY key
+    ) WHERE deleted = 0 ORDER BY key
+"""
+_LAST = "SELECT coalesce(max(seq), 0) FROM transitions"
+_FAR = 2**63 - 1
+# Rows read at a time by a follower that has fallen behind.
+_PAGE = 500
+
+
+class StateHistory:
+    """What happened to the state, oldest first, in commit order.
+
+    Shares `db.state` with the values. Transitions are only ever added.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._database = journal.database
+
+    def history(
+        self,
+        key: str | None = None,
+        limit: int | None = 100,
+        *,
+        before: str | int | None = None,
+        since: str | int | None = None,
+    ) -> list[Transition]:
+        """Return the newest `limit` transitions (None: all), oldest first.
+
+        `key` narrows them to one key; `before` and `since` are exclusive ids.
+
+        >>> [(t.id, t.value, t.trigger) for t in db.state.history("phase")]
+        [('t1', 'start', 'init'), ('t2', 'review', 'tests_passed')]
+        """
+        if key is not None:
+            check_key(key)
+        if limit is not None and (isinstance(limit, bool) or limit < 0):
+            raise ValueError(f"limit is a number of transitions from 0 up, or None, not {limit!r}")
+        sql = _NEWEST.format(key="" if key is None else _OF_KEY)
+        values = {
+            "key": key,
+            "since": 0 if since is None else transition_seq(since),
+            "before": _FAR if before is None else transition_seq(before),
+            "limit": -1 if limit is None else limit,
+        }
+        return [to_transition(row) for row in self._database.execute(sql, values)]
+
+    def state_at(self, id: str | int) -> dict[str, Any]:
+        """Return the whole state as it was after the commit that wrote a transition.
+
+        Raises TransitionNotFound for an unknown id.
+
+        >>> db.state.state_at("t1")
+        {'phase': 'start'}
+        """
+        return {
+            key: decode(text, name=f"state {key!r}") for key, text in self._texts_at(id).items()
+        }
+
+    def replay_to(self, id: str | int) -> list[Transition]:
+        """Make the whole state what it was after the commit that wrote a transition.
+
+        One commit, recorded as new transitions with the trigger `replay:<id>`, so that a replay
+        can be undone by another. Keys that were absent then are removed. Raises
+        TransitionNotFound, and changes nothing, for an unknown id.
+
+        >>> db.state.replay_to("t1")
+        [Transition(id='t3', ..., trigger='replay:t1', ...)]
+        """
+        self._journal.check_writable(f"replay to {id!r}")
+        seq = transition_seq(id)
+        with self._database.transaction():
+            return self._journal.become(self._texts_at(id), f"replay:{transition_id(seq)}")
+
+    def transitions(self, key: str | None = None) -> Observable[Transition]:
+        """Observe every transition from now on, as it commits, in any process, in order.
+
+        Unlike `observe`, which may merge commits, this misses none and repeats none.
+
+        >>> db.state.transitions("phase").subscribe(lambda t: print(t.trigger, t.value))
+        """
+        from reactivex import Observable
+
+        if key is not None:
+            check_key(key)
+        where = None if key is None else {"key": key}
+        newest = self._database["transitions"].observe(where, select="max(seq) AS seq")
+
+        def subscribe(
+            observer: ObserverBase[Transition], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            follower = _Follower(self._pages(key), self._committed(), observer.on_next)
+            return newest.subscribe(
+                lambda rows: follower.advance(rows[0]["seq"] or 0),
+                observer.on_error,
+                observer.on_completed,
+                scheduler=scheduler,
+            )
+
+        return Observable(subscribe)
+
+    def _texts_at(self, id: str | int) -> dict[str, str]:
+        seq = transition_seq(id)
+        found = self._database.execute(_COMMIT_OF, (seq,)).fetchone()
+        if found is None:
+            raise TransitionNotFound(id)
+        end = self._database.execute(_LAST_OF_COMMIT, {"seq": seq, "commit": found[0]})
+        return dict(self._database.execute(_AT, end.fetchone()).fetchall())
+
+    def _committed(self) -> int:
+        """Tell the newest `seq` outside the transaction under way on this thread."""
+        last: int = self._database.execute(_LAST).fetchone()[0]
+        commit = self._database.commit_number
+        inside = commit is not None and self._database.conn.owned_here()
+        return min(last, commit - 1) if commit is not None and inside else last
+
+    def _pages(self, key: str | None) -> Callable[[int, int], list[Transition]]:
+        sql = _OLDEST.format(key="" if key is None else _OF_KEY)
+
+        def page(since: int, until: int) -> list[Transition]:
+            values = {"key": key, "since": since, "until": until, "limit": _PAGE}
+            return [to_transition(row) for row in self._database.execute(sql, values)]
+
+        return page
+
+
+class _Follower:
+    """Read what is new each time the newest `seq` moves, and remember how far it came."""
+
+    def __init__(
+        self,
+        page: Callable[[int, int], list[Transition]],
+        cursor: int,
+        on_next: Callable[[Transition], None],
+    ) -> None:
+        self._page = page
+        self._cursor = cursor
+        self._on_next = on_next
+        self._started = False
+
+    def advance(self, newest: int) -> None:
+        if not self._started:
+            # Subscribed inside a transaction that was rolled back: its numbers are given again.
+            self._started = True
+            self._cursor = min(self._cursor, newest)
+        while self._cursor < newest:
+            page = self._page(self._cursor, newest)
+            for transition in page:
+                self._cursor = transition.seq
+                self._on_next(transition)
+            if len(page) < _PAGE:
+                self._cursor = newest

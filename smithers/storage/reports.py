@@ -1,0 +1,87 @@
+"""Questions that no other room owns: free SQL, and what the database holds in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reactive_sqlite import sqlite3
+from reactive_sqlite.observation import ObservableQuery
+from smithers.errors import ReadOnly
+from smithers.journal import WorkflowDatabase
+from smithers.schema import TABLES
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+class Reports:
+    """Answer free SQL and count rows."""
+
+    def __init__(self, database: WorkflowDatabase, *, read_only: bool = False) -> None:
+        self._database = database
+        self._read_only = read_only
+
+    def query(
+        self, sql: str, params: Parameters = (), *, write: bool = False
+    ) -> list[dict[str, Any]]:
+        """Run one statement and return its rows; `SmithersDB.query` is its public face."""
+        bound = self._bound(sql, params)
+        if not self._database.reads_only(sql):
+            if not write:
+                raise ValueError(f"this statement writes: pass write=True to allow it: {sql!r}")
+            if self._read_only:
+                raise ReadOnly("write by a query")
+        cursor = self._database.execute(sql, bound)
+        names = _told_apart(column[0] for column in cursor.description or ())
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def observe(self, sql: str, params: Parameters = ()) -> ObservableQuery[list[dict[str, Any]]]:
+        """Observe the rows of a query; `SmithersDB.observe` is its public face."""
+        return self._database.observe(sql, self._bound(sql, params))
+
+    def stats(self) -> dict[str, int]:
+        """Count the rows of every table of ours."""
+        return {
+            table: self._database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in TABLES
+        }
+
+    def _bound(self, sql: str, params: Parameters) -> Parameters:
+        """Bind a sequence by number where the statement has `$1`; else leave it alone.
+
+        By position SQLite numbers `$2 … $1` in the order of appearance, so they have to be bound
+        by name. Which names a statement has is asked of SQLite itself, through EXPLAIN, which
+        runs nothing: the text alone cannot tell `$1` from what stands inside a string.
+        """
+        if isinstance(params, Mapping) or "$" not in sql:
+            return params
+        numbered = _Numbered(params)
+        try:
+            self._database.execute(f"EXPLAIN {sql}", numbered)
+        except sqlite3.ProgrammingError:
+            if not numbered.asked:
+                return params
+            raise
+        if numbered.asked != len(params):
+            raise sqlite3.ProgrammingError(
+                f"{len(params)} parameters were given, the statement names {numbered.asked}"
+            )
+        return dict(numbered)
+
+
+class _Numbered(dict[str, Any]):
+    """Parameters by their number, which remember the largest number that was asked for."""
+
+    def __init__(self, params: Sequence[Any]) -> None:
+        super().__init__({str(number): value for number, value in enumerate(params, start=1)})
+        self.asked = 0
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked = max(self.asked, int(name) if name.isdecimal() else 0)
+        return super().__getitem__(name)
+
+
+def _told_apart(names: Iterable[str]) -> list[str]:
+    from sqlite_utils.utils import dedupe_keys
+
+    return list(dedupe_keys(names))
