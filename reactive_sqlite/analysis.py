@@ -1,0 +1,215 @@
+"""SQL text to region: what a query reads, asked of SQLite's own compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .catalog import Catalog, Table
+from .connection import Connection
+from .dialect import sqlite3
+from .pins import Literal, Parameter, Shape, prove
+from .region import Region, TableName
+from .statement import MASTER, QUERY, Statement, first_keyword, read_actions
+
+# All action codes but those of a mere query: forbidden while a query is compiled, since some
+# statements (PRAGMA, ATTACH) act as they are compiled.
+_NOT_QUERY = frozenset(range(1, 34)) - QUERY
+_MASTER_WRITES = frozenset({9, 18, 23})
+
+
+class Analysis:
+    """What the compiler said of one query text, for one state of the schema."""
+
+    __slots__ = ("everything", "shape", "tables")
+
+    def __init__(
+        self, connection: Connection, catalog: Catalog, sql: str, parameters: Any, *, free: bool = True
+    ) -> None:
+        statement, program = compile_query(connection, sql, parameters)
+        self.everything = False
+        self.tables: dict[TableName, frozenset[str]] = {}
+        self.shape: Shape | None = None
+        found: dict[TableName, set[str]] = {}
+        for schema, name, column in statement.reads:
+            if name in MASTER:
+                continue  # every schema change runs every query again
+            for table in _meant(catalog, schema, name):
+                self._read(catalog, table, column, found)
+        for table, columns in _index_columns(connection, program).items():
+            # Rows come in an index's order, also by columns that the query does not name.
+            if table in found:
+                found[table] |= columns
+        self.tables = {table: frozenset(columns - {""}) for table, columns in found.items()}
+        if free and len(self.tables) == 1 and not self.everything:
+            self.shape = _single(catalog, next(iter(self.tables)), prove(sql))
+
+    def region(self, catalog: Catalog, parameters: Any) -> Region:
+        """The region of this query with these parameters."""
+        if self.everything:
+            return Region(everything=True)
+        pins: tuple[tuple[str, Any], ...] = ()
+        if self.shape is not None:
+            table = catalog.tables[next(iter(self.tables))]
+            pins = proven_pins(table, _bound(self.shape, parameters))
+        return Region(self.tables, pins)
+
+    def _read(self, catalog: Catalog, table: Table, column: str, found: dict[TableName, set[str]]) -> None:
+        if table.kind == "view":
+            return  # its base tables are reported as well
+        if table.kind == "virtual":
+            behind = catalog.behind(table)
+            if behind is None:
+                self.everything = True
+            for id in behind or ():
+                base = catalog.tables[id]
+                found.setdefault(id, set()).update(base.columns if base.kind == "table" else ())
+            return
+        if not table.capturable and table.kind != "shadow":
+            self.everything = True  # sqlite_sequence and its kin change unseen
+        found.setdefault(table.id, set()).add(column)
+
+
+def compile_query(
+    connection: Connection, sql: str, parameters: Any
+) -> tuple[Statement, list[tuple[Any, ...]]]:
+    """Compile a query and return what it reads and its program; run nothing.
+
+    Raises:
+        ValueError: the statement is not a mere query.
+        sqlite3.Error: as SQLite says, with the SQL as a note.
+    """
+    try:
+        actions, program = connection.explain(sql, parameters, deny=_NOT_QUERY - _MASTER_WRITES)
+    except sqlite3.Error as error:
+        _refuse_writes(sql, read_actions(getattr(error, "reactive_sqlite_actions", ())))
+        if not read_actions(getattr(error, "reactive_sqlite_actions", ())).reads and _is_explain(sql):
+            raise ValueError(f"only queries can be observed, not: {sql.strip()}") from error
+        raise
+    statement = read_actions(actions)
+    _refuse_writes(sql, statement)
+    return statement, program
+
+
+def proven_pins(table: Table, candidates: Sequence[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    """Keep the (column, value) equalities that compare in Python as they do in SQLite."""
+    pins: dict[str, Any] = {}
+    for name, value in candidates:
+        column = name.lower()
+        if column not in table.columns and column == (table.rowid_name or "").lower():
+            continue
+        if column not in table.columns and column in ("rowid", "_rowid_", "oid"):
+            column = table.rowid_alias or column
+        if column in pins or column not in table.columns:
+            continue
+        if not _compares_plainly(table, column, value) or column not in table.binary_columns:
+            continue
+        pins[column] = int(value) if type(value) is bool else value
+    return tuple(sorted(pins.items()))
+
+
+def _refuse_writes(sql: str, statement: Statement) -> None:
+    codes = [code for code in statement.foreign if code not in _MASTER_WRITES or not statement.reads]
+    if codes or statement.writes:
+        raise ValueError(f"only queries can be observed, and this statement is none: {sql.strip()}")
+
+
+def _is_explain(sql: str) -> bool:
+    return first_keyword(sql) == "EXPLAIN"
+
+
+def _meant(catalog: Catalog, schema: str | None, name: str) -> list[Table]:
+    if schema is not None:
+        table = catalog.tables.get((schema, name))
+        return [table] if table is not None else []
+    return catalog.by_name.get(name, [])  # count(*) is reported without a schema: any of that name
+
+
+def _single(catalog: Catalog, table: TableName, shape: Shape | None) -> Shape | None:
+    if shape is None:
+        return None
+    meant = catalog.find(shape.table, shape.schema)
+    return shape if meant is not None and meant.id == table and meant.kind == "table" else None
+
+
+def _bound(shape: Shape, parameters: Any) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for column, operand in shape.equalities:
+        if isinstance(operand, Literal):
+            found.append((column, operand.value))
+        else:
+            try:
+                found.append((column, _parameter(operand, parameters)))
+            except (KeyError, IndexError):
+                continue
+    return found
+
+
+def _parameter(operand: Parameter, parameters: Any) -> Any:
+    if isinstance(parameters, Mapping):
+        return parameters[operand.key]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(operand.key, str):
+        raise KeyError(operand.key)
+    return parameters[operand.key]
+
+
+def _compares_plainly(table: Table, column: str, value: Any) -> bool:
+    affinity = _affinity(table.columns[column].declared_type, strict="STRICT" in table.sql.upper())
+    kind = type(value)
+    if kind is bool:
+        kind = int
+    if kind is float and value != value:
+        return False
+    if affinity in ("INTEGER", "REAL", "NUMERIC"):
+        return kind in (int, float)
+    if affinity == "TEXT":
+        return kind is str
+    return kind in (int, float, str, bytes)
+
+
+def _affinity(declared: str, *, strict: bool) -> str:
+    """The affinity of a declared type, by the five rules of SQLite's documentation."""
+    kind = declared.upper()
+    if "INT" in kind:
+        return "INTEGER"
+    if any(part in kind for part in ("CHAR", "CLOB", "TEXT")):
+        return "TEXT"
+    if not kind or "BLOB" in kind:
+        return "BLOB"
+    if any(part in kind for part in ("REAL", "FLOA", "DOUB")):
+        return "REAL"
+    if kind == "ANY":
+        # BLOB in a STRICT table, NUMERIC elsewhere; a pin holds under either only for numbers.
+        return "NUMERIC"
+    return "NUMERIC"
+
+
+def _index_columns(
+    connection: Connection, program: Sequence[tuple[Any, ...]]
+) -> dict[TableName, set[str]]:
+    opened = {(row[3], row[4]) for row in program if row[1] in ("OpenRead", "ReopenIdx")}
+    found: dict[TableName, set[str]] = {}
+    if not opened:
+        return found
+    schemas = {number: name for number, name, _ in connection.raw("PRAGMA database_list")}
+    for root, number in opened:
+        schema = schemas.get(number)
+        if schema is None:
+            continue
+        for index, table in connection.raw(
+            f"SELECT name, tbl_name FROM {_master(schema)} WHERE rootpage = ? AND type = 'index'", (root,)
+        ):
+            rows = connection.raw("SELECT name FROM pragma_index_info(?, ?)", (index, schema))
+            columns = {name.lower() for (name,) in rows if name is not None}
+            if len(columns) < len(rows):
+                # An expression, or the rowid: any column may be behind it.
+                columns |= {
+                    name.lower()
+                    for (name,) in connection.raw("SELECT name FROM pragma_table_xinfo(?, ?)", (table, schema))
+                }
+            found.setdefault((schema.lower(), table.lower()), set()).update(columns)
+    return found
+
+
+def _master(schema: str) -> str:
+    return "temp.sqlite_temp_master" if schema == "temp" else f'"{schema}".sqlite_master'

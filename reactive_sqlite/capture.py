@@ -1,0 +1,346 @@
+"""Row capture: which rows, and which key values, the open transaction has touched.
+
+Tables that somebody observes carry TEMP triggers, seen by this connection only, that hand each
+changed row to a Python function. They fire for cascades, upserts and other triggers alike.
+A Python list does not roll back by itself, so savepoints remember how long it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .catalog import Table
+from .connection import Connection
+from .dialect import quote, sqlite3
+from .region import TableName
+from .statement import Statement
+
+# Beyond so many captured rows in one transaction only the tables are remembered: a bulk load must
+# not grow memory, and looking each row up would cost more than running the queries again.
+ROW_LIMIT = 10_000
+# An UPDATE reports its changed columns as bits of one SQLite integer; bit 0 is the key.
+_MOST_COLUMNS = 60
+_PREFIX = "_reactive_sqlite_"
+
+INSERTED, UPDATED, DELETED = 0, 1, 2
+ALL_COLUMNS = -1
+
+
+@dataclass(slots=True)
+class TableCapture:
+    """What is captured of one table; columns only ever grow while it is observed."""
+
+    number: int
+    table: Table
+    watched: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    every_column: bool = False
+    installed: tuple[Any, ...] | None = None
+    captured: tuple[str, ...] = ()
+    """Lower-case names of the values that each entry carries, in order, as installed."""
+
+    @property
+    def wanted(self) -> tuple[Any, ...]:
+        return self.watched, self.pinned, self.every_column
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that name a row: the declared key, else the rowid."""
+        rowid = self.table.rowid_name
+        return self.table.primary_key or ((rowid,) if rowid else ())
+
+
+class Capture:
+    """The ledger of one connection: see `connection.Ledger` for who calls what, and when.
+
+    `entries` are tuples (table number, INSERTED/UPDATED/DELETED, bits of the changed columns,
+    *captured values), for an update with the old values first and the new ones behind.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        on_commit: Callable[[], None],
+        on_rollback: Callable[[], None],
+        on_deliver: Callable[[], None],
+        find: Callable[[TableName], Table | None],
+        moved: Callable[[], bool],
+    ) -> None:
+        self.entries: list[tuple[Any, ...]] = []
+        self.dirty: set[TableName] = set()
+        self.schema = False
+        self.wrote_any = False
+        self.tables: dict[TableName, TableCapture] = {}
+        self.numbers: dict[int, TableCapture] = {}
+        self.unseen: set[TableName] = set()  # observed, but SQLite allows no trigger on them
+        self.due = False  # something waits for the end of the transaction
+        self._connection = connection
+        self._on_commit = on_commit
+        self._on_rollback = on_rollback
+        self._find = find
+        self._moved = moved
+        self._overflowed: set[int] = set()
+        self._savepoints: list[tuple[str, int, set[TableName]]] = []
+        self._loose = False  # triggers were dropped for a statement and must come back
+        self._evictions_seen = True
+        self.deliver = on_deliver
+        connection.create_function(_PREFIX + "row", -1, self._record)
+
+    # -- told by the connection, its lock held -------------------------------------------------
+
+    def mark(self) -> int:
+        return len(self.entries)
+
+    def pending(self) -> bool:
+        return bool(self.entries or self.dirty or self.schema or self.due or self.wrote_any)
+
+    def wrote(self, statement: Statement) -> None:
+        self.wrote_any = True
+        if self.unseen:
+            self.dirty |= statement.writes & self.unseen
+        if not self._evictions_seen:
+            self.dirty |= statement.writes & self.tables.keys()
+
+    def schema_changed(self) -> None:
+        self.schema = True
+        self._restore()
+
+    def savepoint(self, action: str, name: str, mark: int) -> None:
+        if action == "BEGIN":
+            self._savepoints.append((name, mark, set(self.dirty)))
+            return
+        at = next((i for i in range(len(self._savepoints) - 1, -1, -1) if self._savepoints[i][0] == name), None)
+        if at is None:
+            return
+        if action == "ROLLBACK":
+            _, length, dirty = self._savepoints[at]
+            del self.entries[length:]
+            self.dirty = set(dirty)
+            del self._savepoints[at + 1 :]
+            self._verify()
+        else:
+            del self._savepoints[at:]
+
+    def forget(self, mark: int) -> None:
+        del self.entries[mark:]
+        self._restore()
+
+    def rolled_back(self) -> None:
+        self.clear()
+        self._verify()
+        self._on_rollback()
+
+    def committed(self) -> None:
+        self._restore()
+        self._on_commit()
+
+    def make_way(self) -> None:
+        """Take our triggers away: one naming a column would break the user's ALTER TABLE."""
+        if self.tables:
+            self.remove_triggers()
+            self._loose = True
+
+    def repair(self) -> bool:
+        """After a failed statement: True if another process had changed the schema under our
+        triggers, and they have been made anew."""
+        if not self.tables or not self._moved():
+            return False
+        self.schema = True
+        self.reinstall()
+        return True
+
+    def pragma(self) -> None:
+        """A PRAGMA ran: without recursive triggers the rows that REPLACE evicts are not seen."""
+        self._evictions_seen = bool(self._connection.raw("PRAGMA recursive_triggers")[0][0])
+
+    # -- used by the broker --------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Begin an empty transaction."""
+        self.entries.clear()
+        self.dirty.clear()
+        self._overflowed.clear()
+        self._savepoints.clear()
+        self.schema = self.wrote_any = self.due = False
+
+    def watch(
+        self, table: Table, columns: Iterable[str], pinned: Iterable[str], *, every_column: bool = False
+    ) -> None:
+        """Capture the table's rows from now on: changes of `columns`, values of `pinned`."""
+        if not table.capturable:
+            self.unseen.add(table.id)
+            return
+        capture = self.tables.get(table.id)
+        if capture is None:
+            capture = TableCapture(len(self.numbers), table)
+            self.tables[table.id] = self.numbers[capture.number] = capture
+        capture.watched = _grown(capture.watched, (c for c in columns if c in table.columns))
+        capture.pinned = _grown(capture.pinned, pinned)
+        capture.every_column = capture.every_column or every_column
+        if capture.installed != capture.wanted and not self._connection.in_transaction:
+            self._install(capture)
+
+    def unwatch(self, table: TableName) -> None:
+        """Capture the table no longer; its number is never given to another."""
+        self.unseen.discard(table)
+        capture = self.tables.pop(table, None)
+        if capture is not None and not self._connection.in_transaction:
+            self._drop(capture)
+
+    def settle(self) -> None:
+        """Make the triggers that could not be made while a transaction was open."""
+        for capture in self.tables.values():
+            if capture.installed != capture.wanted:
+                self._install(capture)
+
+    def reinstall(self) -> None:
+        """Make every trigger anew, on the tables as they are now."""
+        self.remove_triggers()
+        for name, capture in list(self.tables.items()):
+            table = self._find(name)
+            if table is None or not table.capturable:
+                continue  # it may come back; the next schema change looks again
+            capture.table = table
+            capture.watched = tuple(c for c in capture.watched if c in table.columns)
+            capture.pinned = tuple(c for c in capture.pinned if c in table.columns)
+            self._install(capture)
+
+    def remove_triggers(self) -> None:
+        """Drop our triggers, also those whose table another process has dropped."""
+        raw = self._connection.raw
+        left = self._installed_names()
+        for name in left:
+            try:
+                raw(f"DROP TRIGGER IF EXISTS temp.{quote(name)}")
+            except sqlite3.OperationalError:
+                continue  # an orphan; found again below
+        left = self._installed_names()
+        if left:
+            # DROP TRIGGER cannot find a trigger without its table, yet it breaks every later RENAME.
+            raw("PRAGMA writable_schema = ON")
+            try:
+                for name in left:
+                    raw("DELETE FROM temp.sqlite_temp_master WHERE name = ?", (name,))
+            finally:
+                raw("PRAGMA writable_schema = RESET")
+        for capture in self.numbers.values():
+            capture.installed = None
+
+    # -- private -------------------------------------------------------------------------------
+
+    def _record(self, *entry: Any) -> None:
+        # Called by SQLite inside the user's statement: it must not raise.
+        if entry[0] in self._overflowed:
+            return
+        self.entries.append(entry)
+        if len(self.entries) >= ROW_LIMIT:
+            self._collapse()
+
+    def _collapse(self) -> None:
+        numbers = {entry[0] for entry in self.entries}
+        tables = {self.numbers[number].table.id for number in numbers}
+        self._overflowed |= numbers
+        self.dirty |= tables
+        self.entries.clear()
+        # What lay before a savepoint must survive a rollback to it.
+        self._savepoints = [(name, 0, dirty | tables) for name, _, dirty in self._savepoints]
+
+    def _restore(self) -> None:
+        if self._loose:
+            self._loose = False
+            if self._moved():
+                self.schema = True
+            self.reinstall()
+
+    def _verify(self) -> None:
+        # Triggers made or dropped inside a transaction come and go with its rollback.
+        if self.tables and len(self._installed_names()) != self._expected():
+            self.reinstall()
+
+    def _expected(self) -> int:
+        return 3 * sum(capture.installed is not None for capture in self.tables.values())
+
+    def _installed_names(self) -> list[str]:
+        return [
+            name
+            for (name,) in self._connection.raw(
+                "SELECT name FROM sqlite_temp_master WHERE type = 'trigger' AND name GLOB ?",
+                (_PREFIX + "[0-9]*",),
+            )
+        ]
+
+    def _drop(self, capture: TableCapture) -> None:
+        for kind in "iud":
+            self._connection.raw(f"DROP TRIGGER IF EXISTS temp.{_trigger(capture, kind)}")
+        capture.installed = None
+
+    def _install(self, capture: TableCapture) -> None:
+        if capture.installed is not None:
+            self._drop(capture)
+        capture.captured = tuple(dict.fromkeys([*(c.lower() for c in capture.key), *capture.pinned]))
+        for sql in _trigger_sql(capture):
+            self._connection.raw(sql)
+        capture.installed = capture.wanted
+
+
+def _grown(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    extra = sorted(set(more) - set(known))
+    return known + tuple(extra) if extra else known
+
+
+def _trigger(capture: TableCapture, kind: str) -> str:
+    return quote(f"{_PREFIX}{capture.number}_{kind}")
+
+
+def _trigger_sql(capture: TableCapture) -> Iterable[str]:
+    table, number = capture.table, capture.number
+    names = [_spelled(table, column) for column in capture.captured]
+    new = "".join(f", NEW.{name}" for name in names)
+    old = "".join(f", OLD.{name}" for name in names)
+    call = _PREFIX + "row"
+    on = f"ON {table.qualified}"
+    yield (
+        f"CREATE TEMP TRIGGER {_trigger(capture, 'i')} AFTER INSERT {on}"
+        f" BEGIN SELECT {call}({number}, {INSERTED}, {ALL_COLUMNS}{new}); END"
+    )
+    yield (
+        f"CREATE TEMP TRIGGER {_trigger(capture, 'd')} AFTER DELETE {on}"
+        f" BEGIN SELECT {call}({number}, {DELETED}, {ALL_COLUMNS}{old}); END"
+    )
+    key = _key_differs(capture)
+    watched = [_differs(_spelled(table, column)) for column in capture.watched]
+    bits = " + ".join(f"({test}) * {1 << at}" for at, test in enumerate([key, *watched]))
+    if len(watched) > _MOST_COLUMNS:
+        bits = str(ALL_COLUMNS)
+    noticed = [key, *watched]
+    if capture.every_column:
+        noticed = [key, *(_differs(quote(column.name)) for column in table.columns.values())]
+    yield (
+        f"CREATE TEMP TRIGGER {_trigger(capture, 'u')} AFTER UPDATE {on} WHEN {' OR '.join(noticed)}"
+        f" BEGIN SELECT {call}({number}, {UPDATED}, {bits}{old}{new}); END"
+    )
+
+
+def _key_differs(capture: TableCapture) -> str:
+    table = capture.table
+    names = [_spelled(table, column.lower()) for column in table.primary_key]
+    if table.rowid_name is not None:
+        # The hidden rowid orders the rows of a scan, also where another key is declared.
+        names.append(table.rowid_name)
+    return "(" + (" OR ".join(map(_differs, names)) or "0") + ")"
+
+
+def _differs(name: str) -> str:
+    # By type as well, since 1 IS 1.0; and byte by byte, since 'x' IS 'X' under NOCASE.
+    return (
+        f"(typeof(OLD.{name}) <> typeof(NEW.{name})"
+        f" OR OLD.{name} COLLATE BINARY IS NOT NEW.{name} COLLATE BINARY)"
+    )
+
+
+def _spelled(table: Table, column: str) -> str:
+    known = table.columns.get(column)
+    return quote(known.name) if known is not None else column

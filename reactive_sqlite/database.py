@@ -1,0 +1,267 @@
+"""`Database`: sqlite-utils' Database, every write of which is noticed. Wiring only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import sqlite_utils
+from reactivex import Observable
+
+from .broker import Broker, noted
+from .changes import ChangeSet
+from .connection import Connection
+from .delivery import default_report
+from .dialect import MINIMUM_SQLITE, sqlite3
+from .errors import DatabaseClosed, DatabaseReplaced
+from .many import changes, observe_many
+from .observation import ObservableQuery
+from .opening import connect
+from .projection import all_rows, first_row, first_value
+from .source import Fetched, frozen_parameters
+from .statement import PRAGMA, read_actions
+from .tables import Table, View
+from .watcher import Watcher
+
+ErrorHandler = Callable[[BaseException], None]
+
+
+class Database(sqlite_utils.Database):
+    """An SQLite database whose queries can be observed, whoever writes.
+
+    It is a `sqlite_utils.Database`: every method of sqlite-utils works, and every write made
+    through it, by whatever road, is noticed; commits of other processes are noticed by a watcher.
+    May be used from many threads; an open transaction keeps the other threads out until it ends.
+
+    Args:
+        path: the file; ":memory:" or `memory=True` for a database without one.
+        read_only: open without ever writing to the file.
+        watch: notice commits of other processes (False: only at `refresh()`, and when an own
+            commit touches an observed query).
+        busy_timeout: seconds to wait for a lock of another process or thread.
+        synchronous: SQLite's PRAGMA: OFF, NORMAL, FULL or EXTRA.
+        on_observer_error: called with errors of observers that have no other receiver; by
+            default the running event loop's exception handler, else `threading.excepthook`.
+
+    Raises:
+        ValueError: an argument that makes no sense.
+        sqlite3.Error: as SQLite says, with the path as a note.
+
+    Example:
+        >>> with Database("shop.db") as db:
+        ...     db["orders"].observe(where="paid = 0").subscribe(print)
+        ...     db["orders"].insert({"id": 1, "paid": 0}, pk="id")
+    """
+
+    conn: Connection
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        memory: bool = False,
+        read_only: bool = False,
+        watch: bool = True,
+        busy_timeout: float = 5.0,
+        synchronous: str = "NORMAL",
+        on_observer_error: ErrorHandler | None = None,
+    ) -> None:
+        if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
+            wanted = ".".join(map(str, MINIMUM_SQLITE))
+            raise RuntimeError(f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed")
+        self._report = on_observer_error or default_report
+        self._watcher: Watcher | None = None
+        in_memory = memory or path is None or str(path) == ":memory:"
+        if in_memory and path is None and not memory:
+            raise ValueError("give a path, or memory=True for a database without a file")
+        self.path = None if in_memory else Path(os.fspath(str(path)))
+        connection = connect(
+            self.path, read_only=read_only, busy_timeout=busy_timeout, synchronous=synchronous
+        )
+        try:
+            super().__init__(connection)
+            self.memory = in_memory
+            self.broker = Broker(connection, self._report)
+        except BaseException:
+            connection.close()
+            raise
+        if watch and self.path is not None and not connection.immutable:
+            self._watcher = Watcher(
+                str(self.path), check=self.broker.check, replaced=self._replaced, failed=self._report
+            )
+            self._watcher.start()
+
+    # -- observing -----------------------------------------------------------------------------
+
+    def observe(
+        self, sql: str, params: Any = (), *, skip_initial: bool = False
+    ) -> ObservableQuery[list[dict[str, Any]]]:
+        """Observe all rows of a query, as dicts.
+
+        Args:
+            skip_initial: emit changes only, not the value at the time of subscribing.
+
+        Raises:
+            ValueError: the statement is not a mere query.
+            sqlite3.Error: it is no SQL, or its parameters do not fit.
+
+        Example:
+            >>> db.observe("SELECT * FROM users WHERE age > ?", [30]).subscribe(print)
+        """
+        return self._observed(sql, params, all_rows, skip_initial=skip_initial)
+
+    def observe_one(
+        self, sql: str, params: Any = (), *, skip_initial: bool = False
+    ) -> ObservableQuery[dict[str, Any] | None]:
+        """Observe the first row of a query, None when there is none. See `observe`."""
+        return self._observed(sql, params, first_row, skip_initial=skip_initial)
+
+    def observe_value(
+        self, sql: str, params: Any = (), *, skip_initial: bool = False
+    ) -> ObservableQuery[Any]:
+        """Observe the first column of the first row, None when there is none. See `observe`."""
+        return self._observed(sql, params, first_value, skip_initial=skip_initial)
+
+    def observe_many(self, *queries: ObservableQuery[Any]) -> Observable[tuple[Any, ...]]:
+        """Observe several queries together: one tuple per commit, all its values from that commit.
+
+        Raises:
+            ValueError: no query was given, or one of another database.
+        """
+        if not queries or any(query.broker is not self.broker for query in queries):
+            raise ValueError("observe_many takes one or more queries of this database")
+        return observe_many(queries)
+
+    def changes(self, *tables: str) -> Observable[ChangeSet]:
+        """Observe commits: which tables, and where known which rows, each of them changed.
+
+        Without table names every commit is told; a table of an attached database is named
+        ``alias.table``. Starts with the next commit.
+        """
+        return changes(self.broker, tables)
+
+    def refresh(self, *tables: str) -> None:
+        """Run observed queries again (those that read one of the tables, if any are named): for
+        what depends on the clock, on random() or on Python functions."""
+        self._check_open()
+        self.broker.refresh(tables)
+
+    def reads_only(self, sql: str, params: Any = ()) -> bool:
+        """Say whether running the statement would change nothing; it is compiled, not run.
+
+        A query reads only, and so does a PRAGMA that merely reports.
+
+        Raises:
+            sqlite3.Error: the statement does not compile.
+        """
+        try:
+            actions, _ = self.conn.explain(sql, frozen_parameters(params), deny=frozenset({PRAGMA}))
+        except sqlite3.Error as error:
+            actions = getattr(error, "reactive_sqlite_actions", [])
+            if not any(action[0] == PRAGMA for action in actions):
+                raise noted(error, sql) from None
+        return read_actions(actions).reads_only
+
+    # -- transactions --------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[Database, None, None]:
+        """Group writes: all of them are committed when the block ends, none when it raises.
+
+        The outermost is a BEGIN IMMEDIATE, which takes the write lock at once; nested ones are
+        savepoints. Observers are told once, after the outermost has been committed.
+        """
+        self._check_open()
+        conn = self.conn
+        if not conn.owned_here():
+            conn.execute("BEGIN" if conn.read_only else "BEGIN IMMEDIATE")
+            try:
+                yield self
+                conn.execute("COMMIT")
+            except BaseException:
+                if conn.owned_here():
+                    conn.execute("ROLLBACK")
+                raise
+            return
+        savepoint = f"reactive_sqlite_{secrets.token_hex(8)}"
+        conn.execute(f"SAVEPOINT {savepoint}")
+        try:
+            yield self
+        except BaseException:
+            # RAISE(ROLLBACK) and its kin have ended the whole transaction, savepoints and all.
+            if conn.owned_here():
+                conn.execute(f"ROLLBACK TO {savepoint}")
+                conn.execute(f"RELEASE {savepoint}")
+            raise
+        conn.execute(f"RELEASE {savepoint}")
+
+    atomic = transaction  # type: ignore[assignment]
+
+    # -- sqlite-utils, with our tables -----------------------------------------------------------
+
+    def table(self, table_name: str, **kwargs: Any) -> Table:
+        """Return the table, with `observe` and `observe_row`."""
+        self._check_open()
+        if table_name in self.view_names():
+            raise sqlite_utils.db.NoTable(f"Table {table_name} is actually a view")
+        return Table(self, table_name, **kwargs)
+
+    def view(self, view_name: str) -> View:
+        """Return the view, with `observe`."""
+        self._check_open()
+        if view_name not in self.view_names():
+            raise sqlite_utils.db.NoView(f"View {view_name} does not exist")
+        return View(self, view_name)
+
+    def __getitem__(self, table_name: str) -> Any:
+        self._check_open()
+        return super().__getitem__(table_name)
+
+    def close(self) -> None:
+        """Complete all observables and close the file; every later call raises DatabaseClosed."""
+        self._shut(None)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called, or the file was replaced."""
+        return self.conn.closed
+
+    # -- private -------------------------------------------------------------------------------
+
+    def _observed(
+        self, sql: str, params: Any, project: Callable[[Fetched], Any], *, skip_initial: bool
+    ) -> ObservableQuery[Any]:
+        self._check_open()
+        source = self.broker.source(sql, frozen_parameters(params))
+        if not source.live:
+            self.broker.check_query(source)
+        return ObservableQuery(self.broker, source, project, skip_initial=skip_initial)
+
+    def _shut(self, error: BaseException | None) -> None:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()
+        with self.conn.exclusive():
+            if self.conn.closed:
+                return
+            reason = error or DatabaseClosed("the database is closed")
+            for view in self.broker.close():
+                view.end(error, reason)
+            for listener in list(self.broker.listeners):
+                listener.end(error)
+                self.broker.deliveries.add(listener)
+            self.conn.close()
+        self.broker.deliveries.run()
+
+    def _replaced(self, reason: str) -> None:
+        self._shut(DatabaseReplaced(f"{self.path}: {reason}"))
+
+    def _check_open(self) -> None:
+        if self.conn.closed:
+            raise DatabaseClosed("the database is closed")
+
+

@@ -1,0 +1,160 @@
+"""The index from what a transaction touched to the queries that must run again.
+
+Looking up costs by what was written, not by how many observe: unpinned queries are found by
+table and column, pinned ones by the hash of their key values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .capture import ALL_COLUMNS, UPDATED, TableCapture
+from .region import Region, TableName
+from .source import Source
+
+Sources = dict[Source, None]  # a set that keeps the order of subscription
+
+
+class TableInterest:
+    """The live queries that read one table."""
+
+    __slots__ = ("by_column", "pins", "unpinned")
+
+    def __init__(self) -> None:
+        self.unpinned: Sources = {}
+        self.by_column: dict[str, Sources] = {}
+        self.pins: dict[tuple[str, ...], dict[tuple[Any, ...], Sources]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.unpinned or self.pins)
+
+    def add(self, source: Source, columns: Iterable[str], pins: tuple[tuple[str, Any], ...]) -> None:
+        if pins:
+            names, values = _split(pins)
+            self.pins.setdefault(names, {}).setdefault(values, {})[source] = None
+            return
+        self.unpinned[source] = None
+        for column in columns:
+            self.by_column.setdefault(column, {})[source] = None
+
+    def remove(self, source: Source, columns: Iterable[str], pins: tuple[tuple[str, Any], ...]) -> None:
+        if pins:
+            names, values = _split(pins)
+            of_names = self.pins[names]
+            del of_names[values][source]
+            if not of_names[values]:
+                del of_names[values]
+            if not of_names:
+                del self.pins[names]
+            return
+        del self.unpinned[source]
+        for column in columns:
+            of_column = self.by_column[column]
+            del of_column[source]
+            if not of_column:
+                del self.by_column[column]
+
+    def everyone(self) -> Iterable[Source]:
+        yield from self.unpinned
+        for of_names in self.pins.values():
+            for sources in of_names.values():
+                yield from sources
+
+
+class Interests:
+    """All live queries of a database, by what they read."""
+
+    def __init__(self) -> None:
+        self.tables: dict[TableName, TableInterest] = {}
+        self.everything: Sources = {}
+
+    def add(self, source: Source, region: Region) -> None:
+        if region.everything:
+            self.everything[source] = None
+            return
+        for table, columns in region.tables.items():
+            self.tables.setdefault(table, TableInterest()).add(source, columns, region.pins)
+
+    def remove(self, source: Source, region: Region) -> None:
+        if region.everything:
+            del self.everything[source]
+            return
+        for table, columns in region.tables.items():
+            interest = self.tables[table]
+            interest.remove(source, columns, region.pins)
+            if not interest:
+                del self.tables[table]
+
+    def touched(
+        self,
+        entries: Iterable[tuple[Any, ...]],
+        dirty: Iterable[TableName],
+        captures: dict[int, TableCapture],
+    ) -> Sources:
+        """Return the queries that the captured rows and dirty tables can have changed."""
+        hit: Sources = {}
+        for table in dirty:
+            interest = self.tables.get(table)
+            if interest is not None:
+                hit.update(dict.fromkeys(interest.everyone()))
+        whole: set[tuple[Any, ...]] = set()
+        for entry in entries:
+            number, operation, bits = entry[:3]
+            capture = captures[number]
+            interest = self.tables.get(capture.table.id)
+            if interest is None:
+                continue
+            columns = _changed(capture, operation, bits)
+            if interest.unpinned and (number, bits) not in whole:
+                whole.add((number, bits))
+                if columns is None:
+                    hit.update(interest.unpinned)
+                else:
+                    for column in columns:
+                        hit.update(interest.by_column.get(column, ()))
+            if interest.pins:
+                _pinned(interest, capture, entry, columns, hit)
+        return hit
+
+
+def _pinned(
+    interest: TableInterest,
+    capture: TableCapture,
+    entry: tuple[Any, ...],
+    columns: frozenset[str] | None,
+    hit: Sources,
+) -> None:
+    captured = capture.captured
+    width = len(captured)
+    for names, of_names in interest.pins.items():
+        at = [captured.index(name) for name in names]
+        old = tuple([entry[3 + i] for i in at])
+        found = [of_names.get(old)]
+        if entry[1] == UPDATED:
+            new = tuple([entry[3 + width + i] for i in at])
+            if new != old:
+                # The row came into the pinned key or left it, whatever columns are read.
+                hit.update(of_names.get(old, ()))
+                hit.update(of_names.get(new, ()))
+                continue
+        for sources in found:
+            for source in sources or ():
+                if columns is None or _reads(source, columns):
+                    hit[source] = None
+
+
+def _reads(source: Source, columns: frozenset[str]) -> bool:
+    region = source.region
+    return region is None or any(not columns.isdisjoint(read) for read in region.tables.values())
+
+
+def _changed(capture: TableCapture, operation: int, bits: int) -> frozenset[str] | None:
+    """The watched columns that an entry changed; None for the whole row (its key, or all of it)."""
+    if operation != UPDATED or bits == ALL_COLUMNS or bits & 1:
+        return None
+    return frozenset(c for at, c in enumerate(capture.watched, start=1) if bits >> at & 1)
+
+
+def _split(pins: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    return tuple([name for name, _ in pins]), tuple([value for _, value in pins])

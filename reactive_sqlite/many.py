@@ -1,0 +1,122 @@
+"""Streams over several things at once: tuples of queries, and the change sets of commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from .broker import Broker, Publication
+from .changes import ChangeSet
+from .delivery import Subscription
+from .observation import ObservableQuery
+
+
+def observe_many(queries: tuple[ObservableQuery[Any], ...]) -> Observable[tuple[Any, ...]]:
+    """Emit the values of all the queries together, once per commit that changed any of them."""
+    return Observable(lambda observer, scheduler: Bundle(queries, observer, scheduler).start())
+
+
+class Bundle:
+    """One subscriber to several queries: told one tuple per commit."""
+
+    def __init__(
+        self,
+        queries: tuple[ObservableQuery[Any], ...],
+        observer: abc.ObserverBase[tuple[Any, ...]],
+        scheduler: abc.SchedulerBase | None,
+    ) -> None:
+        self._queries = queries
+        self._broker = queries[0].broker
+        self._subscription = Subscription(
+            observer.on_next,
+            observer.on_error,
+            observer.on_completed,
+            scheduler=scheduler,
+            report=self._broker.report,
+            gate=self._broker.gate,
+            on_dispose=self._left,
+        )
+
+    def start(self) -> abc.DisposableBase:
+        """Give the first tuple at once; inside a transaction, at its end."""
+        with self._broker.locked():
+            ready = [query.join(self) for query in self._queries]
+            if all(ready):
+                self._post()
+        self._subscription.drain()
+        self._broker.deliveries.run()
+        return Disposable(self._subscription.dispose)
+
+    def collect(self, publication: Publication) -> None:
+        """Take the tuple of this commit; all its values are already in place."""
+        if self._post():
+            publication.parcels.append(self._subscription)
+
+    def end(self, error: BaseException | None) -> None:
+        self._subscription.end(error)
+
+    def drain(self) -> None:
+        self._subscription.drain()
+
+    def _post(self) -> bool:
+        values = tuple([query.current for query in self._queries])
+        if any(not query.has_value for query in self._queries):
+            return False
+        self._subscription.post(values)
+        return True
+
+    def _left(self, _: Subscription) -> None:
+        for query in self._queries:
+            query.part(self)
+
+
+def changes(broker: Broker, tables: Iterable[str]) -> Observable[ChangeSet]:
+    """Emit the change set of every commit that touches one of the tables (of all, without any)."""
+    wanted = frozenset(table.lower() for table in tables) or None
+    return Observable(lambda observer, scheduler: Listener(broker, wanted, observer, scheduler).start())
+
+
+class Listener:
+    """One subscriber to change sets: every commit in order, none merged."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        tables: frozenset[str] | None,
+        observer: abc.ObserverBase[ChangeSet],
+        scheduler: abc.SchedulerBase | None,
+    ) -> None:
+        self.tables = tables
+        self._broker = broker
+        self._subscription = Subscription(
+            observer.on_next,
+            observer.on_error,
+            observer.on_completed,
+            scheduler=scheduler,
+            report=broker.report,
+            gate=broker.gate,
+            on_dispose=self._left,
+            every=True,
+        )
+
+    def start(self) -> abc.DisposableBase:
+        """Hear of every commit from now on."""
+        self._broker.listen(self)
+        return Disposable(self._subscription.dispose)
+
+    def post(self, changes: ChangeSet) -> None:
+        self._subscription.post(changes)
+
+    def end(self, error: BaseException | None) -> None:
+        self._subscription.end(error)
+
+    def drain(self) -> None:
+        self._subscription.drain()
+
+    def _left(self, _: Subscription) -> None:
+        self._broker.listeners.pop(self, None)
+
+

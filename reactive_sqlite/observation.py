@@ -1,0 +1,496 @@
+"""An observed query: a reactivex Observable and a signal accessor in one.
+
+Fetching and comparing happen once per query text and parameters (`source`, `broker`); what is kept
+here is one view of the rows: all of them, the first, its first value, or a decoding of these.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakSet
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from .broker import Broker, Publication
+from .delivery import NOTHING, Subscription
+from .equality import same_value
+from .errors import DatabaseClosed, ReactiveError
+from .signals.external import External, tracking
+from .source import Fetched, Source
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+# In the place of a value: nobody follows the query, so whoever reads must fetch.
+_IDLE: Any = object()
+
+
+class _Raised:
+    """An error in the place of a value."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class ObservableQuery(Observable[T]):
+    """A query whose result can be read, tracked, subscribed to, awaited and iterated.
+
+    * ``query()`` returns the current value and subscribes the running memo or effect.
+    * ``query.subscribe(on_next)`` is told the current value at once, then each change.
+    * ``async for value in query`` yields the newest value; a slow loop skips what was overtaken.
+
+    Nothing runs for a query that nobody looks at; its accessor then fetches at each read. Emitted
+    rows are shared by all subscribers: treat them as read-only.
+
+    Example:
+        >>> names = db.observe("SELECT name FROM users ORDER BY name")
+        >>> names.subscribe(print)
+        >>> create_effect(lambda: print(len(names()), "users"))
+
+    Raises (when read): the error of a failed fetch, `DatabaseClosed`, or `NotReady` inside a
+    transaction when no committed value is known. Whatever a callback raises goes to its own
+    `on_error`, else to the database's `on_observer_error`; it never reaches the writer.
+    """
+
+    __slots__ = ("_broker", "_bundles", "_lock", "_node", "_project", "_skip", "_source", "_subscriptions", "_value")
+
+    # Without this, iter() would find reactivex's __getitem__ and never end.
+    __iter__ = None
+
+    def __init__(
+        self, broker: Broker, source: Source, project: Callable[[Fetched], T], *, skip_initial: bool = False
+    ) -> None:
+        # On purpose not Observable.__init__: it makes an RLock and a dict for each of thousands.
+        self._broker = broker
+        self._source = source
+        self._project = project
+        self._skip = skip_initial
+        self._value: Any = _IDLE
+        self._node: External[Any] | None = None
+        self._subscriptions: dict[Subscription, None] = {}
+        self._bundles: dict[Any, None] | None = None
+
+    @property
+    def lock(self) -> threading.RLock:  # type: ignore[override]
+        """The lock that some operators of reactivex take; made when first asked for."""
+        try:
+            return self._lock
+        except AttributeError:
+            self._lock = threading.RLock()
+            return self._lock
+
+    # -- as a signal accessor ------------------------------------------------------------------
+
+    def __call__(self) -> T:
+        """Return the current value, and subscribe the running memo or effect to it."""
+        if not tracking():
+            return self.peek()
+        node = self._node
+        if node is None:
+            node = self._node = External(_IDLE, name=self._source.sql, on_watch=_watcher(self))
+            node.volatile = True
+        node.track()
+        value = node.value
+        return _given(value if value is not _IDLE else self._begin_tracked(node))
+
+    def peek(self) -> T:
+        """Return the current value without subscribing anything."""
+        value = self._value
+        if value is _IDLE:
+            value = _projected(self._project, self._broker.read(self._source))
+        return _given(value)
+
+    # -- as an Observable ----------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        on_next: abc.ObserverBase[T] | Callable[[T], None] | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+        on_completed: Callable[[], None] | None = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Call `on_next` with the current value at once and with each change after it.
+
+        Inside this thread's transaction the first call waits for its end. `on_completed` is
+        called when the database closes. An `on_error` that the query's end calls (its first
+        fetch failed, or the file was replaced) is the last call; one for an error of `on_next`
+        itself is not. Without `on_error` a failing first fetch raises here.
+
+        Args:
+            scheduler: where to call; by default on the thread that committed, or is delivering.
+        """
+        if on_next is not None and hasattr(on_next, "on_next"):
+            observer = cast("abc.ObserverBase[T]", on_next)
+            on_next, on_error, on_completed = observer.on_next, observer.on_error, observer.on_completed
+        broker = self._broker
+        subscription = Subscription(
+            cast("Callable[[Any], object] | None", on_next),
+            on_error,
+            on_completed,
+            scheduler=scheduler,
+            report=broker.report,
+            gate=broker.gate,
+            on_dispose=self._left,
+        )
+        try:
+            with broker.locked():
+                self._subscriptions[subscription] = None
+                try:
+                    if broker.activate(self._source, self):
+                        self._begin(subscription)
+                except BaseException:
+                    self._subscriptions.pop(subscription, None)
+                    raise
+        except Exception as error:
+            if on_error is None:
+                raise
+            subscription.end(error)
+        subscription.drain()
+        # Work of others may have been put off while the lock was held here.
+        broker.deliveries.run()
+        return Disposable(subscription.dispose)
+
+    def _subscribe_core(
+        self, observer: abc.ObserverBase[T], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        return self.subscribe(observer, scheduler=scheduler)
+
+    def as_observable(self) -> Observable[T]:
+        """Return a plain Observable of the same values, for operators that would take this one,
+        being callable, for a function: ``flat_map(query.as_observable())``."""
+        return Observable(lambda observer, scheduler: self.subscribe(observer, scheduler=scheduler))
+
+    def decoded(self, decode: Callable[[T], U]) -> ObservableQuery[U]:
+        """Return the same query with each new value passed through `decode`, once per change.
+
+        Nothing is emitted when the decoded value is the same as before.
+        """
+        project = self._project
+        return ObservableQuery(
+            self._broker, self._source, lambda fetched: decode(project(fetched)), skip_initial=self._skip
+        )
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    def wait(self, predicate: Callable[[T], bool] | None = None, timeout: float | None = None) -> T:
+        """Block this thread until the value satisfies `predicate` and return that value.
+
+        Without a predicate, the current value. The predicate is called on this thread.
+
+        Args:
+            timeout: in seconds; then `TimeoutError`.
+
+        Raises:
+            DatabaseClosed: the database was closed meanwhile.
+            ReactiveError: called inside this thread's own transaction, which nothing could pass.
+        """
+        if self._broker.connection.owned_here():
+            raise ReactiveError("wait() inside a transaction would never see another commit")
+        arrived = threading.Condition()
+        mailbox = Mailbox[T]()
+
+        def put(change: Callable[..., None], *args: Any) -> None:
+            with arrived:
+                change(*args)
+                arrived.notify()
+
+        subscription = self.subscribe(
+            lambda value: put(mailbox.put, value),
+            lambda error: put(mailbox.end, error),
+            lambda: put(mailbox.end, DatabaseClosed("the database was closed")),
+        )
+        try:
+            with arrived:
+                while True:
+                    if not arrived.wait_for(lambda: mailbox.ready, timeout):
+                        raise TimeoutError(f"nothing fitting within {timeout} s: {self._source.sql}")
+                    value = mailbox.take()
+                    if predicate is None or predicate(value):
+                        return value
+        finally:
+            subscription.dispose()
+
+    async def first(
+        self, predicate: Callable[[T], bool] | None = None, timeout: float | None = None
+    ) -> T:
+        """Return the first value that satisfies `predicate`, the current one included.
+
+        Args:
+            timeout: in seconds; then `TimeoutError`.
+
+        Raises:
+            DatabaseClosed: the database was closed meanwhile.
+        """
+        import asyncio
+
+        async with asyncio.timeout(timeout):
+            stream = self.__aiter__()
+            try:
+                async for value in stream:
+                    if predicate is None or predicate(value):
+                        return value
+            finally:
+                await stream.aclose()
+        raise DatabaseClosed("the database was closed")
+
+    def __await__(self) -> Any:
+        """Await the current value; reactivex would wait for the last one, which never comes."""
+        return self.first().__await__()
+
+    async def __aiter__(self) -> AsyncGenerator[T, None]:
+        """Yield the current value, then the newest whenever it has changed; ends at close()."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+        mailbox = Mailbox[T]()
+
+        def put(change: Callable[..., None], *args: Any) -> None:
+            mailbox_changed = (change, args)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_applied, mailbox_changed, arrived)
+
+        subscription = self.subscribe(
+            lambda value: put(mailbox.put, value),
+            lambda error: put(mailbox.end, error),
+            lambda: put(mailbox.end, None),
+        )
+        try:
+            while True:
+                await arrived.wait()
+                arrived.clear()
+                if mailbox.value is not NOTHING:
+                    yield mailbox.take()
+                    if mailbox.ready:
+                        arrived.set()
+                elif mailbox.ended:
+                    if mailbox.error is not None:
+                        raise mailbox.error
+                    return
+        finally:
+            subscription.dispose()
+
+    def __repr__(self) -> str:
+        return f"<ObservableQuery {self._source.sql!r}>"
+
+    # -- called by the broker, its lock held ---------------------------------------------------
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a subscriber, an effect or a memo that leads to one looks at it."""
+        node = self._node
+        return bool(self._subscriptions or self._bundles) or (node is not None and node.watched)
+
+    def renew(self, publication: Publication) -> None:
+        """Take over what the source has fetched, and put into `publication` whom to tell."""
+        fetched = self._source.fetched
+        if fetched is None:
+            return
+        value = _projected(self._project, fetched)
+        before = self._value
+        if isinstance(value, _Raised):
+            self._value = value
+            if value.error is not fetched.error:
+                self._broker.report(value.error)
+        else:
+            if before is not _IDLE and not isinstance(before, _Raised) and same_value(before, value):
+                return
+            self._value = value
+            for subscription in list(self._subscriptions):
+                subscription.post(value)
+                publication.parcels.append(subscription)
+            if self._bundles:
+                publication.bundles.update(self._bundles)
+        if self._node is not None and self._node.value is not _IDLE:
+            publication.nodes.append((self._node, value))
+
+    def idle(self, publication: Publication) -> None:
+        """Nobody looks any more: let the next reader fetch, and redo a run that is under way."""
+        self._source.dependents.pop(self, None)
+        if self._source.tracked is not None:
+            self._source.tracked.discard(self)
+        self._value = _IDLE
+        if self._node is not None and self._node.value is not _IDLE:
+            publication.nodes.append((self._node, _IDLE))
+
+    def begin(self) -> None:
+        """The transaction in which somebody subscribed has ended: give the first value."""
+        waiting = [s for s in self._subscriptions if s.awaits_first]
+        if not (waiting or self._bundles) or not self._broker.activate(self._source, self):
+            return
+        for subscription in waiting:
+            self._begin(subscription)
+            self._broker.deliveries.add(subscription)
+        for bundle in self._bundles or ():
+            publication = Publication()
+            publication.bundles[bundle] = None
+            self._follow()
+            self._broker.emit(publication)
+
+    def fail(self, error: BaseException) -> None:
+        """Its first fetch failed: everybody who waits for it ends with the error."""
+        for subscription in list(self._subscriptions):
+            subscription.end(error)
+            self._broker.deliveries.add(subscription)
+
+    def end(self, error: BaseException | None, value_error: BaseException) -> None:
+        """The database closes (or its file is gone): nothing comes any more."""
+        self._value = _Raised(value_error)
+        if self._node is not None:
+            self._node.value = self._value
+        for subscription in list(self._subscriptions):
+            subscription.end(error)
+            self._broker.deliveries.add(subscription)
+        for bundle in list(self._bundles or ()):
+            bundle.end(error)
+            self._broker.deliveries.add(bundle)
+
+    # -- for observe_many ----------------------------------------------------------------------
+
+    def join(self, bundle: Any) -> bool:
+        """Let the bundle be told of changes; the lock is held. False: after the transaction."""
+        if self._bundles is None:
+            self._bundles = {}
+        self._bundles[bundle] = None
+        if not self._broker.activate(self._source, self):
+            return False
+        self._follow()
+        return True
+
+    def part(self, bundle: Any) -> None:
+        """Tell the bundle nothing any more."""
+        if self._bundles is not None:
+            self._bundles.pop(bundle, None)
+        if not self.wanted:
+            self._broker.release(self._source)
+
+    @property
+    def current(self) -> Any:
+        """The value that is followed, for a bundle; the lock is held."""
+        return self._value
+
+    @property
+    def has_value(self) -> bool:
+        """Whether `current` is a value: followed, and not an error."""
+        return self._value is not _IDLE and not isinstance(self._value, _Raised)
+
+    @property
+    def broker(self) -> Broker:
+        return self._broker
+
+    # -- private -------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        self._source.dependents[self] = None
+        if self._value is _IDLE and self._source.fetched is not None:
+            self._value = _projected(self._project, self._source.fetched)
+
+    def _begin(self, subscription: Subscription) -> None:
+        self._follow()
+        if isinstance(self._value, _Raised):
+            raise self._value.error
+        subscription.begin(self._value, skip=self._skip)
+
+    def _begin_tracked(self, node: External[Any]) -> Any:
+        """A memo or effect reads it, and nobody followed it until now."""
+        broker = self._broker
+        with broker.locked():
+            if node.value is not _IDLE:
+                return node.value
+            if broker.connection.owned_here():
+                return _projected(self._project, broker.read(self._source))
+            try:
+                broker.activate(self._source, self)
+            except Exception as error:
+                return _Raised(error)
+            if self._source.tracked is None:
+                self._source.tracked = WeakSet()
+            self._source.tracked.add(self)
+            if self._value is _IDLE and self._source.fetched is not None:
+                self._value = _projected(self._project, self._source.fetched)
+            node.value = self._value
+            return self._value
+
+    def _watch_changed(self, node: External[Any]) -> None:
+        node.volatile = not node.watched
+        if not node.watched and not self.wanted:
+            self._broker.release(self._source)
+
+    def _left(self, subscription: Subscription) -> None:
+        self._subscriptions.pop(subscription, None)
+        if not self.wanted:
+            self._broker.release(self._source)
+
+    def __del__(self) -> None:
+        # A query that only a memo had read: its source must not be followed for ever. Only
+        # noted here, since a collector may call this at any point.
+        if getattr(self, "_value", _IDLE) is not _IDLE:
+            self._broker.released.append(self._source)
+
+
+class Mailbox(Generic[T]):
+    """The newest value that has arrived and was not taken, and the end."""
+
+    __slots__ = ("ended", "error", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = NOTHING
+        self.ended = False
+        self.error: BaseException | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.value is not NOTHING or self.ended
+
+    def put(self, value: T) -> None:
+        self.value = value
+
+    def end(self, error: BaseException | None) -> None:
+        self.ended = True
+        self.error = error
+
+    def take(self) -> T:
+        """Return the value, or raise what ended it."""
+        if self.value is NOTHING and self.error is not None:
+            raise self.error
+        value, self.value = self.value, NOTHING
+        return cast(T, value)
+
+
+def _watcher(query: ObservableQuery[Any]) -> Callable[[], None]:
+    # The node keeps its query alive (whoever reads the node needs it), not the other way round
+    # only: a cycle, but one that the collector breaks when both are dropped.
+    def on_watch() -> None:
+        node = query._node  # pyright: ignore[reportPrivateUsage]
+        if node is not None:
+            query._watch_changed(node)  # pyright: ignore[reportPrivateUsage]
+
+    return on_watch
+
+
+def _projected(project: Callable[[Fetched], Any], fetched: Fetched) -> Any:
+    if fetched.error is not None:
+        return _Raised(fetched.error)
+    try:
+        return project(fetched)
+    except Exception as error:
+        return _Raised(error)
+
+
+def _given(value: Any) -> Any:
+    if isinstance(value, _Raised):
+        raise value.error
+    return value
+
+
+def _applied(change: tuple[Callable[..., None], tuple[Any, ...]], arrived: Any) -> None:
+    change[0](*change[1])
+    arrived.set()
+
+

@@ -1,0 +1,109 @@
+"""One query text with its parameters: what it returned last, and who depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from sqlite_utils.utils import dedupe_keys
+
+from .region import Region
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+class Fetched:
+    """What one run of a query gave: rows and column names, or the error it raised."""
+
+    __slots__ = ("_dicts", "columns", "error", "rows")
+
+    def __init__(
+        self,
+        rows: list[tuple[Any, ...]],
+        columns: tuple[str, ...],
+        error: BaseException | None = None,
+    ) -> None:
+        self.rows = rows
+        self.columns = columns
+        self.error = error
+        self._dicts: list[dict[str, Any]] | None = None
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """The rows as sqlite-utils gives them; made once and shared by all who ask."""
+        if self._dicts is None:
+            names = list(dedupe_keys(self.columns))
+            self._dicts = [dict(zip(names, row, strict=True)) for row in self.rows]
+        return self._dicts
+
+
+class Dependent(Protocol):
+    """A view of a source's rows that somebody may be looking at."""
+
+    @property
+    def wanted(self) -> bool: ...
+
+
+class Source:
+    """A query that equal requests share: fetched once per commit, whoever asks."""
+
+    __slots__ = (
+        "__weakref__", "dependents", "fetched", "given_pins", "live", "missing_is_empty", "parameters",
+        "region", "seen", "sql", "tracked",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        sql: str,
+        parameters: Parameters,
+        given_pins: tuple[tuple[str, Any], ...] | None,
+        *,
+        missing_is_empty: bool,
+    ) -> None:
+        self.sql = sql
+        self.parameters = parameters
+        self.given_pins = given_pins
+        self.missing_is_empty = missing_is_empty
+        self.region: Region | None = None
+        self.fetched: Fetched | None = None
+        self.seen: tuple[Any, ...] | None = None
+        self.live = False
+        self.dependents: dict[Any, None] = {}
+        self.tracked: WeakSet[Any] | None = None
+
+    def audience(self) -> Iterable[Any]:
+        """Everybody who looks at it: subscribers' views first, then those that memos read."""
+        if self.tracked:
+            return [*self.dependents, *(d for d in self.tracked if d not in self.dependents)]
+        return list(self.dependents)
+
+
+def frozen_parameters(parameters: Any) -> Parameters:
+    """Copy parameters, so that the caller may change its own list or dict afterwards."""
+    if isinstance(parameters, Mapping):
+        return {str(name): _frozen(value) for name, value in parameters.items()}  # pyright: ignore
+    return tuple([_frozen(value) for value in parameters])
+
+
+def source_key(sql: str, parameters: Parameters, extra: Any = None) -> Any:
+    """The identity of a query: its text and its parameters by value and type; None if unhashable."""
+    items: Any
+    if isinstance(parameters, Mapping):
+        items = tuple([(name, *_typed(parameters[name])) for name in sorted(parameters)])
+    else:
+        items = tuple([_typed(value) for value in parameters])
+    key = (sql, items, extra)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _typed(value: Any) -> tuple[Any, Any]:
+    # repr tells 0.0 from -0.0 and makes nan equal itself.
+    return type(value), repr(value) if type(value) is float else value
+
+
+def _frozen(value: Any) -> Any:
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value

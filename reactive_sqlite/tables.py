@@ -1,0 +1,123 @@
+"""sqlite-utils' tables and views with `.observe`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import sqlite_utils.db
+
+from .broker import Broker
+from .dialect import quote, sqlite3
+from .observation import ObservableQuery
+from .projection import all_rows, first_row
+from .source import frozen_parameters
+
+Where = str | Mapping[str, Any] | None
+
+
+class _Owner(Protocol):
+    broker: Broker
+
+
+class Observing:
+    """What tables and views have in common."""
+
+    if TYPE_CHECKING:
+        db: Any
+        name: str
+
+    def observe(
+        self,
+        where: Where = None,
+        where_args: Any = (),
+        *,
+        order_by: str | None = None,
+        limit: int | None = None,
+        select: str = "*",
+        skip_initial: bool = False,
+    ) -> ObservableQuery[list[dict[str, Any]]]:
+        """Observe the rows that `rows_where` would give; [] while the table does not exist.
+
+        Args:
+            where: SQL with `where_args` for its placeholders, or a dict: equality on those
+                columns (None: IS NULL). A dict lets commits to other rows pass without a re-run.
+            order_by: a column, or any SQL that may follow ORDER BY.
+            limit: at most so many rows, 0 or more.
+            select: the columns, as SQL.
+
+        Example:
+            >>> db["todos"].observe({"done": 0}, order_by="id").subscribe(print)
+        """
+        sql = f"SELECT {select} FROM {quote(self.name)}"
+        parameters: Any = where_args if where_args is not None else ()
+        pins: tuple[tuple[str, Any], ...] | None = None
+        if isinstance(where, Mapping):
+            if where_args:
+                raise ValueError("where_args go with a where in SQL, not with a dict")
+            terms = [f"{quote(c)} IS NULL" if v is None else f"{quote(c)} = ?" for c, v in where.items()]
+            parameters = [value for value in where.values() if value is not None]
+            sql += f" WHERE {' AND '.join(terms)}" if terms else ""
+            # What the caller selects or orders by may hold another query: then nothing is pinned.
+            if select == "*" or _plain(select):
+                pins = tuple([(c, v) for c, v in where.items() if v is not None])
+            if order_by is not None and not _plain(order_by):
+                pins = None
+        elif where is not None:
+            sql += f" WHERE {where}"
+        if order_by is not None:
+            sql += f" ORDER BY {order_by}"
+        if limit is not None:
+            if type(limit) is not int or limit < 0:
+                raise ValueError(f"limit is a whole number from 0 on, not {limit!r}")
+            sql += f" LIMIT {limit}"
+        return _observed(self.db, sql, parameters, pins, all_rows, skip_initial=skip_initial)
+
+
+class Table(Observing, sqlite_utils.db.Table):
+    """A table of sqlite-utils that can be observed."""
+
+    def observe_row(self, pk: Any) -> ObservableQuery[dict[str, Any] | None]:
+        """Observe one row by its primary key (a tuple or list for several columns), None while
+        there is no such row. Commits to other rows cause no re-run.
+
+        Raises:
+            ValueError: not as many values as the key has columns.
+            sqlite3.OperationalError: the table does not exist.
+        """
+        if not self.exists():
+            raise sqlite3.OperationalError(f"no such table: {self.name}")
+        columns = self.pks
+        values = list(pk) if isinstance(pk, (list, tuple)) else [pk]
+        if len(values) != len(columns):
+            raise ValueError(f"the key of {self.name} is ({', '.join(columns)}), not {pk!r}")
+        terms = [f"{quote(column)} = ?" for column in columns]
+        sql = f"SELECT * FROM {quote(self.name)} WHERE {' AND '.join(terms)}"
+        if any(value is None for value in values):
+            return _observed(self.db, sql, values, None, first_row)
+        return _observed(self.db, sql, values, tuple(zip(columns, values, strict=True)), first_row)
+
+
+class View(Observing, sqlite_utils.db.View):
+    """A view of sqlite-utils that can be observed."""
+
+
+def _observed(
+    db: _Owner,
+    sql: str,
+    parameters: Any,
+    pins: tuple[tuple[str, Any], ...] | None,
+    project: Any,
+    *,
+    skip_initial: bool = False,
+) -> ObservableQuery[Any]:
+    broker = db.broker
+    source = broker.source(sql, frozen_parameters(parameters), pins=pins, missing_is_empty=True)
+    if pins is None and not source.live:
+        broker.check_query(source)
+    return ObservableQuery(broker, source, project, skip_initial=skip_initial)
+
+
+def _plain(sql: str) -> bool:
+    """Whether the text is only names, commas and directions: no sub-query can hide in it."""
+    return "(" not in sql and "select" not in sql.lower()
