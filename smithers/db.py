@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from reactive_sqlite import sqlite3
+from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, utc_now
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew

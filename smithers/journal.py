@@ -1,4 +1,4 @@
-"""How a change of the state becomes transitions, and how the transitions of one commit belong together.
+"""How a change of the state becomes transitions, and how those of one commit belong together.
 
 A change is one INSERT into `transitions`; the schema applies it to `state` in the same statement,
 so value and history cannot part. A transaction of ours numbers its transitions as one commit: when
@@ -59,12 +59,14 @@ class WorkflowDatabase(Database):
                 yield self
                 return
             # The lock is ours until the end, so nobody else counts on from here.
-            self._commit = self.execute(_NEXT).fetchone()[0]
+            self._commit = self.conn.execute(_NEXT).fetchone()[0]
             try:
                 yield self
-                self.execute(_GROUP, {"commit": self._commit})
+                self.conn.execute(_GROUP, {"commit": self._commit})
             finally:
                 self._commit = None
+
+    atomic = transaction  # type: ignore[assignment]
 
 
 class Journal:
@@ -95,7 +97,7 @@ class Journal:
         """Make the state exactly `target` (JSON texts by key), writing only what differs."""
         self.check_writable("change the state")
         with self.database.transaction():
-            present: dict[str, str] = dict(self.database.execute(_STATE).fetchall())
+            present: dict[str, str] = dict(self.database.conn.execute(_STATE).fetchall())
             gone = [(key, None) for key in sorted(present.keys() - target.keys())]
             changed = [
                 (key, text)
@@ -117,7 +119,7 @@ class Journal:
             "timestamp": now,
             "commit": self.database.commit_number,
         }
-        return to_transition(self.database.execute(_INSERT, values).fetchone())
+        return to_transition(self.database.conn.execute(_INSERT, values).fetchone())
 
 
 def to_transition(row: tuple[Any, ...]) -> Transition:

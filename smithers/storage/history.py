@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+
+from reactive_sqlite.observation import ObservableQuery
 from smithers.codec import check_key, decode
 from smithers.errors import TransitionNotFound
 from smithers.ids import transition_id, transition_seq
 from smithers.journal import COLUMNS, Journal, to_transition
 from smithers.records import Transition
-
-if TYPE_CHECKING:
-    from reactivex import Observable
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
 _NEWEST = f"""
     SELECT {COLUMNS} FROM (
@@ -84,7 +84,7 @@ class StateHistory:
             "before": _FAR if before is None else transition_seq(before),
             "limit": -1 if limit is None else limit,
         }
-        return [to_transition(row) for row in self._database.execute(sql, values)]
+        return [to_transition(row) for row in self._database.conn.execute(sql, values)]
 
     def state_at(self, id: str | int) -> dict[str, Any]:
         """Return the whole state as it was after the commit that wrote a transition.
@@ -120,37 +120,25 @@ class StateHistory:
 
         >>> db.state.transitions("phase").subscribe(lambda t: print(t.trigger, t.value))
         """
-        from reactivex import Observable
-
         if key is not None:
             check_key(key)
         where = None if key is None else {"key": key}
-        newest = self._database["transitions"].observe(where, select="max(seq) AS seq")
-
-        def subscribe(
-            observer: ObserverBase[Transition], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            follower = _Follower(self._pages(key), self._committed(), observer.on_next)
-            return newest.subscribe(
-                lambda rows: follower.advance(rows[0]["seq"] or 0),
-                observer.on_error,
-                observer.on_completed,
-                scheduler=scheduler,
-            )
-
-        return Observable(subscribe)
+        newest = self._database["transitions"].observe(
+            where, select="seq", order_by="seq DESC", limit=1
+        )
+        return TransitionStream(newest, self._pages(key), self._committed)
 
     def _texts_at(self, id: str | int) -> dict[str, str]:
         seq = transition_seq(id)
-        found = self._database.execute(_COMMIT_OF, (seq,)).fetchone()
+        found = self._database.conn.execute(_COMMIT_OF, (seq,)).fetchone()
         if found is None:
             raise TransitionNotFound(id)
-        end = self._database.execute(_LAST_OF_COMMIT, {"seq": seq, "commit": found[0]})
-        return dict(self._database.execute(_AT, end.fetchone()).fetchall())
+        end = self._database.conn.execute(_LAST_OF_COMMIT, {"seq": seq, "commit": found[0]})
+        return dict(self._database.conn.execute(_AT, end.fetchone()).fetchall())
 
     def _committed(self) -> int:
         """Tell the newest `seq` outside the transaction under way on this thread."""
-        last: int = self._database.execute(_LAST).fetchone()[0]
+        last: int = self._database.conn.execute(_LAST).fetchone()[0]
         commit = self._database.commit_number
         inside = commit is not None and self._database.conn.owned_here()
         return min(last, commit - 1) if commit is not None and inside else last
@@ -160,13 +148,55 @@ class StateHistory:
 
         def page(since: int, until: int) -> list[Transition]:
             values = {"key": key, "since": since, "until": until, "limit": _PAGE}
-            return [to_transition(row) for row in self._database.execute(sql, values)]
+            return [to_transition(row) for row in self._database.conn.execute(sql, values)]
 
         return page
 
 
+class TransitionStream(Observable[Transition]):
+    """Every transition from the subscription on, read from history whenever it has grown."""
+
+    def __init__(
+        self,
+        newest: ObservableQuery[list[dict[str, Any]]],
+        page: Callable[[int, int], list[Transition]],
+        committed: Callable[[], int],
+    ) -> None:
+        super().__init__()
+        self._newest = newest
+        self._page = page
+        self._committed = committed
+
+    def subscribe(
+        self,
+        on_next: ObserverBase[Transition] | Callable[[Transition], None] | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+        on_completed: Callable[[], None] | None = None,
+        *,
+        scheduler: SchedulerBase | None = None,
+    ) -> DisposableBase:
+        """Call `on_next` with every transition from now on; `on_completed` when the database closes.
+
+        Inside a transaction, "now" is its beginning. What `on_next` raises goes to `on_error`,
+        else to the database's `on_observer_error`, and the next transition is told all the same.
+        """
+        if isinstance(on_next, ObserverBase):
+            on_next, on_error, on_completed = (
+                on_next.on_next,
+                on_next.on_error,
+                on_next.on_completed,
+            )
+        follower = _Follower(self._page, self._committed(), on_next or _ignored)
+        return self._newest.subscribe(
+            lambda rows: follower.advance(rows[0]["seq"] if rows else 0),
+            on_error,
+            on_completed,
+            scheduler=scheduler,
+        )
+
+
 class _Follower:
-    """Read what is new each time the newest `seq` moves, and remember how far it came."""
+    """How far one subscriber has come in history; called by one delivery at a time."""
 
     def __init__(
         self,
@@ -184,10 +214,20 @@ class _Follower:
             # Subscribed inside a transaction that was rolled back: its numbers are given again.
             self._started = True
             self._cursor = min(self._cursor, newest)
+        errors: list[Exception] = []
         while self._cursor < newest:
             page = self._page(self._cursor, newest)
             for transition in page:
                 self._cursor = transition.seq
-                self._on_next(transition)
+                try:
+                    self._on_next(transition)
+                except Exception as error:
+                    errors.append(error)
             if len(page) < _PAGE:
                 self._cursor = newest
+        if errors:
+            raise errors[0] if len(errors) == 1 else ExceptionGroup("several calls failed", errors)
+
+
+def _ignored(_: Transition) -> None:
+    """Take a transition that nobody asked for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reactive_sqlite import sqlite3
+from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from smithers.errors import ReadOnly
 from smithers.journal import WorkflowDatabase
@@ -26,12 +26,12 @@ class Reports:
     ) -> list[dict[str, Any]]:
         """Run one statement and return its rows; `SmithersDB.query` is its public face."""
         bound = self._bound(sql, params)
-        if not self._database.reads_only(sql):
+        if not self._database.reads_only(sql, bound):
             if not write:
                 raise ValueError(f"this statement writes: pass write=True to allow it: {sql!r}")
             if self._read_only:
                 raise ReadOnly("write by a query")
-        cursor = self._database.execute(sql, bound)
+        cursor = self._database.conn.execute(sql, bound)
         names = _told_apart(column[0] for column in cursor.description or ())
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
@@ -42,7 +42,7 @@ class Reports:
     def stats(self) -> dict[str, int]:
         """Count the rows of every table of ours."""
         return {
-            table: self._database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            table: self._database.conn.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in TABLES
         }
 
@@ -57,7 +57,7 @@ class Reports:
             return params
         numbered = _Numbered(params)
         try:
-            self._database.execute(f"EXPLAIN {sql}", numbered)
+            self._database.conn.execute(f"EXPLAIN {sql}", numbered)
         except sqlite3.ProgrammingError:
             if not numbered.asked:
                 return params

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from reactive_sqlite.observation import ObservableQuery
-from reactive_sqlite.signals import get_owner, on_cleanup
+from reactive_sqlite.signals.owner import get_owner, on_cleanup
 from smithers.clock import from_text
 from smithers.codec import check_key, check_trigger, decode, encode
 from smithers.journal import Journal
@@ -54,7 +54,7 @@ class StateStore:
         0
         """
         check_key(key)
-        row = self._database.execute(_VALUE, (key,)).fetchone()
+        row = self._database.conn.execute(_VALUE, (key,)).fetchone()
         return default if row is None else decode(row[0], name=_name(key))
 
     def has(self, key: str) -> bool:
@@ -64,7 +64,7 @@ class StateStore:
         True
         """
         check_key(key)
-        return self._database.execute(_HAS, (key,)).fetchone() is not None
+        return self._database.conn.execute(_HAS, (key,)).fetchone() is not None
 
     def keys(self) -> list[str]:
         """List the keys, sorted.
@@ -72,7 +72,7 @@ class StateStore:
         >>> db.state.keys()
         ['attempts', 'phase']
         """
-        return [key for (key,) in self._database.execute(_KEYS)]
+        return [key for (key,) in self._database.conn.execute(_KEYS)]
 
     def entry(self, key: str) -> StateEntry | None:
         """Return a key's value and the time of its last change, or None when it is absent.
@@ -81,7 +81,7 @@ class StateStore:
         datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
         """
         check_key(key)
-        row = self._database.execute(_ENTRY, (key,)).fetchone()
+        row = self._database.conn.execute(_ENTRY, (key,)).fetchone()
         return None if row is None else _entry(row)
 
     def entries(self) -> list[StateEntry]:
@@ -90,7 +90,7 @@ class StateStore:
         >>> [entry.key for entry in db.state.entries()]
         ['attempts', 'phase']
         """
-        return [_entry(row) for row in self._database.execute(_ENTRIES)]
+        return [_entry(row) for row in self._database.conn.execute(_ENTRIES)]
 
     def get_all(self) -> dict[str, Any]:
         """Return the whole state, sorted by key; `{}` in a fresh database.
@@ -98,7 +98,7 @@ class StateStore:
         >>> db.state.get_all()
         {'attempts': 3, 'phase': 'review'}
         """
-        return _whole(self._database.execute(_ALL))
+        return _whole(self._database.conn.execute(_ALL))
 
     def set(self, key: str, value: Any, trigger: str | None = None) -> Transition:
         """Store a value, and its transition with it, in one commit.

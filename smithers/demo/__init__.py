@@ -1,0 +1,1 @@
+"""The demonstration: one workflow, a subscriber and the `sqlite3` program on one database."""

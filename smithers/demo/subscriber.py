@@ -1,0 +1,41 @@
+"""The subscriber of the demonstration: prints each change of the phase as it arrives.
+
+Run as `python -m smithers.demo.subscriber PATH`, in as many terminals as you like; Ctrl-C ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+from smithers import SmithersDB, create_smithers_db
+
+
+def main(path: str) -> None:
+    """Print the phase now and after every change, until standard input is closed."""
+    with create_smithers_db(path, read_only=True) as db:
+        db.state.observe("phase").subscribe(lambda phase: _print(db, phase))
+        if sys.stdin.isatty():
+            threading.Event().wait()
+        sys.stdin.read()
+
+
+def _print(db: SmithersDB, phase: Any) -> None:
+    now = datetime.now(UTC)
+    if phase is None:
+        print("phase is not set yet", flush=True)
+        return
+    newest = reversed(db.state.history("phase", limit=5))
+    transition = next(t for t in newest if t.value == phase)
+    late = (now - transition.timestamp).total_seconds() * 1000
+    cause = transition.trigger or "no trigger: another program"
+    print(f"phase {json.dumps(phase)} · {cause} · {late:.1f} ms after its commit", flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main(sys.argv[1])

@@ -1,0 +1,54 @@
+"""An open workflow database for each test, and other programs that write to its file."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from smithers import SmithersDB, create_smithers_db
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The directory of a database that does not exist yet."""
+    return tmp_path / "workflow"
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[SmithersDB]:
+    with create_smithers_db(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def elsewhere(db: SmithersDB, path: Path) -> Iterator[SmithersDB]:
+    """The same database through a second handle, as another process has it."""
+    with create_smithers_db(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def foreign(db: SmithersDB) -> Iterator[sqlite3.Connection]:
+    """A connection that knows nothing of this package."""
+    assert db.path is not None
+    connection = sqlite3.connect(db.path, isolation_level=None)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def shell(db: SmithersDB, sqlite3_cli: str) -> Callable[[str], str]:
+    """Run SQL with the `sqlite3` command line and return what it prints."""
+
+    def run(sql: str) -> str:
+        done = subprocess.run(
+            [sqlite3_cli, str(db.path), sql], capture_output=True, text=True, timeout=30
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
