@@ -1,4 +1,4 @@
-"""Reactive state over SQLite: Solid-style signals, and queries that re-emit on write, whoever writes.
+"""Reactive state over SQLite: Solid-style signals, and queries that re-emit, whoever writes.
 
 Importing this package loads nothing heavy: each name is imported when it is first used.
 """

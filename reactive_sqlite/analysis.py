@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .catalog import Catalog, Table
-from .connection import Connection
-from .dialect import sqlite3
-from .pins import Literal, Parameter, Shape, prove
-from .region import Region, TableName
-from .statement import MASTER, QUERY, Statement, first_keyword, read_actions
+from reactive_sqlite.catalog import Catalog, Table
+from reactive_sqlite.connection import Connection
+from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.pins import Literal, Parameter, Shape, prove
+from reactive_sqlite.region import Region, TableName
+from reactive_sqlite.statement import (
+    DELETE,
+    INSERT,
+    MASTER,
+    QUERY,
+    UPDATE,
+    Statement,
+    first_keyword,
+    read_actions,
+)
 
-# All action codes but those of a mere query: forbidden while a query is compiled, since some
-# statements (PRAGMA, ATTACH) act as they are compiled.
-_NOT_QUERY = frozenset(range(1, 34)) - QUERY
-_MASTER_WRITES = frozenset({9, 18, 23})
+# Forbidden while a query is compiled, since some statements (PRAGMA, ATTACH) act as they are. Not
+# the writes: connecting a virtual table looks like one to the schema, and EXPLAIN makes none.
+_WRITES = frozenset({DELETE, INSERT, UPDATE})
+_NOT_QUERY = frozenset(range(1, 34)) - QUERY - _WRITES
 
 
 class Analysis:
@@ -24,7 +33,13 @@ class Analysis:
     __slots__ = ("everything", "shape", "tables")
 
     def __init__(
-        self, connection: Connection, catalog: Catalog, sql: str, parameters: Any, *, free: bool = True
+        self,
+        connection: Connection,
+        catalog: Catalog,
+        sql: str,
+        parameters: Any,
+        *,
+        free: bool = True,
     ) -> None:
         statement, program = compile_query(connection, sql, parameters)
         self.everything = False
@@ -36,11 +51,11 @@ class Analysis:
                 continue  # every schema change runs every query again
             for table in _meant(catalog, schema, name):
                 self._read(catalog, table, column, found)
-        for table, columns in _index_columns(connection, program).items():
+        for id, columns in _index_columns(connection, program).items():
             # Rows come in an index's order, also by columns that the query does not name.
-            if table in found:
-                found[table] |= columns
-        self.tables = {table: frozenset(columns - {""}) for table, columns in found.items()}
+            if id in found:
+                found[id] |= columns
+        self.tables = {id: frozenset(columns - {""}) for id, columns in found.items()}
         if free and len(self.tables) == 1 and not self.everything:
             self.shape = _single(catalog, next(iter(self.tables)), prove(sql))
 
@@ -54,7 +69,9 @@ class Analysis:
             pins = proven_pins(table, _bound(self.shape, parameters))
         return Region(self.tables, pins)
 
-    def _read(self, catalog: Catalog, table: Table, column: str, found: dict[TableName, set[str]]) -> None:
+    def _read(
+        self, catalog: Catalog, table: Table, column: str, found: dict[TableName, set[str]]
+    ) -> None:
         if table.kind == "view":
             return  # its base tables are reported as well
         if table.kind == "virtual":
@@ -79,16 +96,21 @@ def compile_query(
         ValueError: the statement is not a mere query.
         sqlite3.Error: as SQLite says, with the SQL as a note.
     """
-    try:
-        actions, program = connection.explain(sql, parameters, deny=_NOT_QUERY - _MASTER_WRITES)
-    except sqlite3.Error as error:
-        _refuse_writes(sql, read_actions(getattr(error, "reactive_sqlite_actions", ())))
-        if not read_actions(getattr(error, "reactive_sqlite_actions", ())).reads and _is_explain(sql):
-            raise ValueError(f"only queries can be observed, not: {sql.strip()}") from error
-        raise
-    statement = read_actions(actions)
-    _refuse_writes(sql, statement)
-    return statement, program
+    compiled = connection.explain(sql, parameters, deny=_NOT_QUERY)
+    statement = read_actions(compiled.actions)
+    if statement.foreign or first_keyword(sql) == "EXPLAIN":
+        raise ValueError(f"only queries can be observed, and this is none: {sql.strip()}")
+    if compiled.error is not None:
+        raise noted(compiled.error, sql)
+    return statement, compiled.program
+
+
+def noted(error: sqlite3.Error, sql: str) -> sqlite3.Error:
+    """Add the SQL to SQLite's own error; parameter values stay out of logs."""
+    note = f"in the query: {sql}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    return error
 
 
 def proven_pins(table: Table, candidates: Sequence[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
@@ -106,16 +128,6 @@ def proven_pins(table: Table, candidates: Sequence[tuple[str, Any]]) -> tuple[tu
             continue
         pins[column] = int(value) if type(value) is bool else value
     return tuple(sorted(pins.items()))
-
-
-def _refuse_writes(sql: str, statement: Statement) -> None:
-    codes = [code for code in statement.foreign if code not in _MASTER_WRITES or not statement.reads]
-    if codes or statement.writes:
-        raise ValueError(f"only queries can be observed, and this statement is none: {sql.strip()}")
-
-
-def _is_explain(sql: str) -> bool:
-    return first_keyword(sql) == "EXPLAIN"
 
 
 def _meant(catalog: Catalog, schema: str | None, name: str) -> list[Table]:
@@ -197,7 +209,8 @@ def _index_columns(
         if schema is None:
             continue
         for index, table in connection.raw(
-            f"SELECT name, tbl_name FROM {_master(schema)} WHERE rootpage = ? AND type = 'index'", (root,)
+            f"SELECT name, tbl_name FROM {_master(schema)} WHERE rootpage = ? AND type = 'index'",
+            (root,),
         ):
             rows = connection.raw("SELECT name FROM pragma_index_info(?, ?)", (index, schema))
             columns = {name.lower() for (name,) in rows if name is not None}
@@ -205,7 +218,9 @@ def _index_columns(
                 # An expression, or the rowid: any column may be behind it.
                 columns |= {
                     name.lower()
-                    for (name,) in connection.raw("SELECT name FROM pragma_table_xinfo(?, ?)", (table, schema))
+                    for (name,) in connection.raw(
+                        "SELECT name FROM pragma_table_xinfo(?, ?)", (table, schema)
+                    )
                 }
             found.setdefault((schema.lower(), table.lower()), set()).update(columns)
     return found

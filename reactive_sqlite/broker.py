@@ -1,38 +1,36 @@
-"""Who must be told: from the end of a transaction to new values for every query it can have changed."""
+"""From the end of a transaction to new values for each query that it can have changed."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from .analysis import Analysis, proven_pins
-from .capture import DELETED, INSERTED, UPDATED, Capture, TableCapture
-from .catalog import Catalog, Table
-from .changes import ChangeSet, Operation, RowChange
-from .connection import Connection
-from .delivery import Deliveries, Parcel, Report
-from .dialect import quote, sqlite3
-from .equality import same_rows
-from .errors import DatabaseClosed, NotReady
-from .interest import Interests, Sources
-from .region import Region, TableName
-from .signals.external import External, publish
-from .source import Fetched, Parameters, Source, source_key
+from reactive_sqlite.analysis import Analysis, noted, proven_pins
+from reactive_sqlite.capture import Capture
+from reactive_sqlite.catalog import Catalog
+from reactive_sqlite.connection import Connection
+from reactive_sqlite.delivery import Deliveries, Parcel, Report
+from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.equality import same_rows
+from reactive_sqlite.errors import DatabaseClosed, NotReady
+from reactive_sqlite.interest import Interests, Sources
+from reactive_sqlite.listeners import ELSEWHERE, Listener, Listeners
+from reactive_sqlite.region import Region
+from reactive_sqlite.signals.external import External, publish
+from reactive_sqlite.source import Fetched, Parameters, Source, source_key
+from reactive_sqlite.versions import Versions
 
-_OPERATIONS: dict[int, Operation] = {INSERTED: "insert", UPDATED: "update", DELETED: "delete"}
 _BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED: later, not never
 
 
-class Publication:
-    """What one delivery changes: nodes of the signal graph, and subscribers to be told."""
+class Bundle(Protocol):
+    """A subscriber to several queries at once."""
 
-    def __init__(self) -> None:
-        self.nodes: list[tuple[External[Any], Any]] = []
-        self.parcels: list[Parcel] = []
-        self.bundles: dict[Any, None] = {}
+    def collect(self, publication: Publication) -> None: ...
+    def end(self, error: BaseException | None) -> None: ...
 
 
 class View(Protocol):
@@ -43,52 +41,54 @@ class View(Protocol):
     def renew(self, publication: Publication) -> None: ...
     def idle(self, publication: Publication) -> None: ...
     def begin(self) -> None: ...
-    def fail(self, error: BaseException) -> None: ...
+    def fail(self, error: Exception) -> None: ...
+    def end(self, error: BaseException | None, reason: BaseException) -> None: ...
 
 
-class ChangeListener(Protocol):
-    """Somebody who wants the change sets of some tables (None: of all)."""
+class Publication:
+    """What one delivery changes: nodes of the signal graph, and subscribers to be told."""
 
-    tables: frozenset[str] | None
+    __slots__ = ("bundles", "nodes", "parcels")
 
-    def post(self, changes: ChangeSet) -> None: ...
-    def drain(self) -> None: ...
+    def __init__(self) -> None:
+        self.nodes: list[tuple[External[Any], Any]] = []
+        self.parcels: list[Parcel] = []
+        self.bundles: dict[Bundle, None] = {}
 
 
 class Broker:
-    """Keeps every live query at the last committed value; all its work is done under the
-    connection's lock, and what is to be told goes to `deliveries`, which run without it."""
+    """Keeps every followed query at the last committed value.
+
+    Its work is done under the connection's lock; observers are told by `deliveries`, without it.
+    """
 
     def __init__(self, connection: Connection, report: Report) -> None:
         self.connection = connection
         self.deliveries = Deliveries(report)
         self.report = report
-        self.gate = self.deliveries.gate
         self.fetches = 0  # queries run since the database was opened
         self.live: Sources = {}
-        self.released: deque[Source] = deque()
-        self.listeners: dict[ChangeListener, None] = {}
+        self.released: deque[Source] = deque()  # perhaps nobody looks at these any more
         self.capture = Capture(
             connection,
             on_commit=self._committed,
-            on_rollback=self._rolled_back,
+            on_rollback=self._begin_later,
             on_deliver=self.deliveries.run,
             find=lambda id: self.catalog.tables.get(id),
             moved=self._schema_moved,
         )
+        self.listeners = Listeners(self.capture, self.deliveries, lambda: self.catalog)
         self._sources: WeakValueDictionary[Any, Source] = WeakValueDictionary()
         self._interests = Interests()
+        self._versions = Versions(connection)
         self._analyses: dict[tuple[str, bool], Analysis] = {}
         self._catalog: Catalog | None = None
-        self._schemas: list[str] = ["main"]
         self._later: list[View] = []  # their first value waits for the end of the transaction
-        self._overdue: Sources = {}
+        self._overdue: Sources = {}  # another process's lock kept them from being run
         self._commits = 0
-        self._schema_versions = self._versions("schema_version")
-        self._data_versions = self._versions("data_version")
         connection.ledger = self.capture
 
-    # -- queries -------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     @property
     def catalog(self) -> Catalog:
@@ -125,34 +125,32 @@ class Broker:
                 self._analyse(source)
             except sqlite3.OperationalError as error:
                 if not str(error).startswith("no such ") and not _busy(error):
-                    raise noted(error, source.sql) from None
-            except sqlite3.Error as error:
-                raise noted(error, source.sql) from None
+                    raise
 
     def region(self, source: Source) -> Region:
-        """The region that the query reads, as the schema is now."""
+        """Return the region that the query reads, as the schema is now."""
         with self.locked():
             self._schema_moved()
             return self._region(source)
 
     def read(self, source: Source) -> Fetched:
-        """The value of a query that nobody observes: fetched, or the last committed one inside
-        this thread's transaction."""
+        """Return the rows of a query that nobody follows: fetched now, or inside this thread's
+        transaction what is known to be the last committed."""
         with self.locked():
-            if self.connection.owned_here():
-                if source.fetched is None or (not source.live and source.seen != self._now()):
-                    raise NotReady("the query has no committed value to show inside this transaction")
-                return source.fetched
             if source.live and source.fetched is not None:
+                return source.fetched
+            if self.connection.owned_here():
+                if source.fetched is None or source.seen != self._now():
+                    raise NotReady("the query has no committed value yet inside this transaction")
                 return source.fetched
             fetched = self._fetch(source)
             source.fetched = fetched if fetched.error is None else None
             source.seen = self._now()
             return fetched
 
-    def activate(self, source: Source, view: View) -> bool:
-        """Follow the query from now on, with its value fetched; False when the open transaction
-        of this thread must end first (the view then begins at its end)."""
+    def follow(self, source: Source, view: View) -> bool:
+        """Keep the query current from now on; False when the open transaction of this thread must
+        end first (the view is then told to `begin`). The lock is held."""
         if self.connection.owned_here():
             self._later.append(view)
             self.capture.due = True
@@ -163,7 +161,7 @@ class Broker:
         return True
 
     def release(self, source: Source) -> None:
-        """Perhaps nobody looks at it any more; never waits for the lock."""
+        """Perhaps nobody looks at the query any more; this never waits for the lock."""
         self.released.append(source)
         if self.connection.lock.acquire(blocking=False):
             try:
@@ -172,24 +170,29 @@ class Broker:
             finally:
                 self.connection.lock.release()
 
-    def listen(self, listener: ChangeListener) -> None:
+    def listen(self, listener: Listener) -> None:
         """Tell the listener of every commit from now on."""
         with self.locked():
-            self.listeners[listener] = None
-            self._watch_changes()
+            self._schema_moved()
+            self.listeners.add(listener)
+            if not self.connection.read_only:
+                self.listeners.watch()
+                self.capture.due = True  # triggers that must wait for the transaction's end
 
-    # -- commits -------------------------------------------------------------------------------
+    # -- commits ---------------------------------------------------------------------------------
 
     def check(self) -> bool:
-        """Look for commits made elsewhere; True when there was one. For the watcher."""
+        """Look for commits made elsewhere; True when there was one. Called by the watcher."""
         connection = self.connection
         if not connection.lock.acquire(timeout=0.05):
-            self.capture.due = True  # the open transaction's end looks instead
+            self.capture.due = True  # the end of the open transaction looks instead
             return False
         try:
-            if connection.closed or connection.in_transaction or not (self.live or self.listeners):
+            if connection.closed or connection.in_transaction:
                 return False
-            if not self._overdue and self._versions("data_version") == self._data_versions:
+            if not (self.live or self.listeners):
+                return False
+            if not (self._overdue or self._versions.data_pending):
                 return False
             self._renew({})
         finally:
@@ -198,55 +201,53 @@ class Broker:
         return True
 
     def refresh(self, tables: Iterable[str] = ()) -> None:
-        """Run every live query again, or those that read one of the tables."""
+        """Run every followed query again, or those that read one of the tables."""
         names = {name.lower() for name in tables}
         with self.locked():
+            hit = {source: None for source in self.live if not names or _reads(source, names)}
             if self.connection.owned_here():
-                self.capture.dirty |= {id for id in self.capture.tables if not names or id[1] in names}
+                self._overdue.update(hit)
                 self.capture.due = True
                 return
             self._sweep()
-            self._renew({s: None for s in self.live if not names or _reads_any(s, names)})
+            self._renew(hit)
         self.deliveries.run()
 
-    def close(self) -> list[View]:
-        """Forget every query and return who was still looking; the lock is held."""
-        views = [view for source in self.live for view in source.audience()]
-        views.extend(view for view in self._later if view not in views)
+    def close(self, error: BaseException | None, reason: BaseException) -> None:
+        """Complete everything that is observed; the lock is held."""
+        views = dict.fromkeys(view for source in self.live for view in source.audience())
+        views.update(dict.fromkeys(self._later))
+        for view in views:
+            view.end(error, reason)
+        self.listeners.end(error)
         self.live.clear()
         self._later.clear()
-        return views
 
     def _committed(self) -> None:
         capture = self.capture
         self._commits += 1
         if self.released:
             self._sweep()
+        schema, due, changes = capture.schema, capture.due, self.listeners.committed()
         hit: Sources = {}
-        changes: ChangeSet | None = None
-        schema = capture.schema
-        if self.listeners and (capture.entries or capture.dirty):
-            changes = self._change_set()
         if schema:
             hit.update(self.live)
         elif capture.entries or capture.dirty:
             hit = self._interests.touched(capture.entries, capture.dirty, capture.numbers)
-            self._drop_unwatched()
-        if capture.wrote_any and self._interests.everything:
+            if not self.listeners:
+                capture.drop_unwatched(self._interests.tables)
+        if capture.wrote_any:
             hit.update(self._interests.everything)
-        due = capture.due
         capture.clear()
         if changes is not None:
-            self._tell_listeners(changes)
+            self.listeners.tell(changes)
         if schema:
             self._schema_moved()
-            self._rederive()
+            self._derive_again()
+        if due:
+            capture.settle()
         if hit or due or self._overdue:
-            self._renew(hit, external=due)
-        if self._later:
-            self._begin_later()
-
-    def _rolled_back(self) -> None:
+            self._renew(hit)
         if self._later:
             self._begin_later()
 
@@ -256,46 +257,43 @@ class Broker:
         for view in later:
             try:
                 view.begin()
-            except (sqlite3.Error, ValueError) as error:
+            except Exception as error:
                 view.fail(error)
 
-    def _renew(self, hit: Sources, *, external: bool = True) -> None:
+    def _renew(self, hit: Sources) -> None:
         """Run the queries again in one read transaction, with all others if another connection
         has committed since, and publish what differs."""
-        connection = self.connection
-        overdue, self._overdue = self._overdue, {}
-        hit = {**overdue, **hit}
+        hit = {**self._overdue, **hit}
+        self._overdue = {}
         self._retire(hit)
-        if not (hit or external):
-            return
         fetched: list[tuple[Source, Fetched]] = []
         while True:
-            connection.raw("BEGIN")
             try:
-                elsewhere = self._data_moved()
-                if elsewhere and self._schema_moved():
-                    connection.raw("COMMIT")
-                    self._rederive()
-                    hit = dict(self.live)
-                    elsewhere = False
-                    self._tell_listeners(ChangeSet(None, None, external=True))
-                    continue
-                if elsewhere:
-                    hit = dict(self.live)
-                    self._retire(hit)
-                fetched = [(source, self._fetch(source)) for source in hit if source.live]
+                with self._snapshot():
+                    elsewhere = self._versions.data_moved()
+                    moved = elsewhere and self._schema_moved()
+                    if elsewhere:
+                        hit = dict(self.live)
+                        self._retire(hit)
+                        self.listeners.tell(ELSEWHERE)
+                    if not moved:
+                        fetched = [(source, self._fetch(source)) for source in hit if source.live]
+                        break
             except sqlite3.OperationalError as error:
+                self._overdue.update(hit)
                 if not _busy(error):
                     raise
-                self._overdue.update(hit)  # locked by another process: the watcher comes again
-                return
-            finally:
-                if connection.in_transaction:
-                    connection.raw("COMMIT")
-            break
-        if elsewhere:
-            self._tell_listeners(ChangeSet(None, None, external=True))
+                return  # locked by another process: the watcher comes again
+            self._derive_again()
         self._publish(fetched)
+
+    @contextmanager
+    def _snapshot(self) -> Generator[None, None, None]:
+        self.connection.raw("BEGIN")
+        try:
+            yield
+        finally:
+            self.connection.raw("COMMIT")
 
     def _publish(self, fetched: Sequence[tuple[Source, Fetched]]) -> None:
         publication = Publication()
@@ -319,7 +317,7 @@ class Broker:
         self.emit(publication)
 
     def emit(self, publication: Publication) -> None:
-        """Publish nodes at once and queue subscribers; the lock is held."""
+        """Publish the nodes as one change and queue the subscribers; the lock is held."""
         if publication.nodes:
             publish(publication.nodes, self.report)
             self.deliveries.signals_due = True
@@ -333,46 +331,37 @@ class Broker:
         try:
             rows, columns = self.connection.raw_described(source.sql, source.parameters)
         except sqlite3.Error as error:
-            if source.missing_is_empty and str(error).startswith("no such table"):
+            if source.missing_is_empty and _no_table(error):
                 return Fetched([], ())
             return Fetched([], (), noted(error, source.sql))
         return Fetched(rows, columns)
 
-    # -- liveness ------------------------------------------------------------------------------
+    # -- what is followed ------------------------------------------------------------------------
 
     def _go_live(self, source: Source) -> None:
         self._schema_moved()
         source.region = self._region(source)
         self._watch(source.region)
+        with self._snapshot():
+            fetched = self._fetch(source)
+            elsewhere = self._versions.data_pending
+        if fetched.error is not None:
+            source.region = None
+            raise fetched.error
+        source.fetched = fetched
+        source.live = True
         self._interests.add(source, source.region)
         self.live[source] = None
-        source.live = True
-        try:
-            self.connection.raw("BEGIN")
-            try:
-                elsewhere = self._versions("data_version") != self._data_versions
-                fetched = self._fetch(source)
-            finally:
-                self.connection.raw("COMMIT")
-            if fetched.error is not None:
-                raise fetched.error
-        except BaseException:
-            self._go_idle(source)
-            raise
-        source.fetched = fetched
         if elsewhere:
             self._renew({})
 
     def _go_idle(self, source: Source) -> None:
-        if source.live:
-            source.live = False
-            del self.live[source]
-            if source.region is not None:
-                self._interests.remove(source, source.region)
-            source.region = None
-            source.fetched = None
-            source.seen = None
-            self._overdue.pop(source, None)
+        source.live = False
+        del self.live[source]
+        if source.region is not None:
+            self._interests.remove(source, source.region)
+        source.region = source.fetched = source.seen = None
+        self._overdue.pop(source, None)
 
     def _sweep(self) -> None:
         publication = Publication()
@@ -381,7 +370,7 @@ class Broker:
         self.emit(publication)
 
     def _retire(self, hit: Sources) -> None:
-        """Take out of `hit` what nobody looks at any more."""
+        """Take out of `hit`, and follow no longer, what nobody looks at any more."""
         publication = Publication()
         for source in list(hit):
             self._retire_one(source, publication)
@@ -409,19 +398,8 @@ class Broker:
             if table is not None:
                 self.capture.watch(table, columns, (name for name, _ in region.pins))
 
-    def _drop_unwatched(self) -> None:
-        # A table keeps its triggers until the first commit that nobody cares about: subscribing
-        # and disposing in a loop must not make and drop them each time.
-        if self.listeners:
-            return
-        touched = {entry[0] for entry in self.capture.entries}
-        for number in touched:
-            table = self.capture.numbers[number].table.id
-            if table not in self._interests.tables:
-                self.capture.unwatch(table)
-
-    def _rederive(self) -> None:
-        """After a schema change: ask the compiler again about every live query."""
+    def _derive_again(self) -> None:
+        """After a schema change: ask the compiler again about every followed query."""
         self._analyses.clear()
         self.capture.reinstall()
         for source in list(self.live):
@@ -430,150 +408,67 @@ class Broker:
             try:
                 source.region = self._region(source)
             except (sqlite3.Error, ValueError):
-                source.region = Region()  # it does not compile now; the next schema change asks again
+                source.region = Region()  # it does not compile now; the next schema may let it
             self._watch(source.region)
             self._interests.add(source, source.region)
-        self._watch_changes()
+        if not self.connection.read_only:
+            self.listeners.watch()
 
     def _region(self, source: Source) -> Region:
         try:
             analysis = self._analyse(source)
         except sqlite3.Error as error:
-            if source.missing_is_empty and str(error).startswith("no such table"):
+            if source.missing_is_empty and _no_table(error):
                 return Region()
-            raise noted(error, source.sql) from None
+            raise
         if source.given_pins is None:
             return analysis.region(self.catalog, source.parameters)
-        if analysis.everything:
-            return Region(everything=True)
-        if len(analysis.tables) != 1:
-            return Region(analysis.tables)
+        if analysis.everything or len(analysis.tables) != 1:
+            return Region(analysis.tables, everything=analysis.everything)
         table = self.catalog.tables[next(iter(analysis.tables))]
         pins = proven_pins(table, source.given_pins) if table.kind == "table" else ()
         return Region(analysis.tables, pins)
 
     def _analyse(self, source: Source) -> Analysis:
-        key = (source.sql, source.given_pins is None)
-        known = self._analyses.get(key)
+        free = source.given_pins is None
+        known = self._analyses.get((source.sql, free))
         if known is None:
             known = Analysis(
-                self.connection, self.catalog, source.sql, source.parameters, free=source.given_pins is None
+                self.connection, self.catalog, source.sql, source.parameters, free=free
             )
-            self._analyses[key] = known
+            self._analyses[source.sql, free] = known
         return known
 
-    # -- versions ------------------------------------------------------------------------------
-
-    def _versions(self, pragma: str) -> tuple[int, ...]:
-        raw = self.connection.raw
-        if self._schemas == ["main"]:
-            return (raw(f"PRAGMA main.{pragma}")[0][0],)
-        return tuple([raw(f"PRAGMA {quote(schema)}.{pragma}")[0][0] for schema in self._schemas])
-
     def _now(self) -> tuple[Any, ...]:
-        return self._commits, self._versions("data_version")
-
-    def _data_moved(self) -> bool:
-        versions = self._versions("data_version")
-        moved = versions != self._data_versions
-        self._data_versions = versions
-        return moved
+        return self._commits, self._versions.read("data_version")
 
     def _schema_moved(self) -> bool:
         """Whether the schema is another one since last asked; forgets what was derived from it."""
-        schemas = [name for _, name, _ in self.connection.raw("PRAGMA database_list") if name != "temp"]
-        if schemas != self._schemas:
-            self._schemas = schemas
-            self._data_versions = self._versions("data_version")
-        versions = self._versions("schema_version")
-        if versions == self._schema_versions and not self.capture.schema:
+        if not self._versions.schema_moved() and not self.capture.schema:
             return False
-        self._schema_versions = versions
         self._catalog = None
         self._analyses.clear()
         return True
 
-    # -- change sets ---------------------------------------------------------------------------
-
-    def _watch_changes(self) -> None:
-        if self.connection.in_transaction or self.connection.read_only:
-            return
-        named: set[str] = set()
-        for listener in self.listeners:
-            if listener.tables is None:
-                named.update(_spelled(table.id) for table in self.catalog.tables.values())
-            else:
-                named |= listener.tables
-        for table in list(self.catalog.tables.values()):
-            if _spelled(table.id) in named and table.kind in ("table", "virtual"):
-                self.capture.watch(table, (), (), every_column=True)
-
-    def _change_set(self) -> ChangeSet:
-        capture = self.capture
-        tables = {_spelled(id) for id in capture.dirty}
-        if capture.dirty:
-            tables.update(_spelled(capture.numbers[entry[0]].table.id) for entry in capture.entries)
-            return ChangeSet(frozenset(tables), None)
-        rows = tuple([_row_change(capture.numbers[entry[0]], entry) for entry in capture.entries])
-        return ChangeSet(frozenset(row.table for row in rows), rows)
-
-    def _tell_listeners(self, changes: ChangeSet) -> None:
-        for listener in self.listeners:
-            if listener.tables is None or changes.touches(listener.tables):
-                listener.post(_only(changes, listener.tables))
-                self.deliveries.add(listener)
-
-    def locked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self) -> Generator[None, None, None]:
         """Hold the connection's lock for a `with` block, on an open database."""
-        if self.connection.closed:
-            raise DatabaseClosed("the database is closed")
-        return self.connection.exclusive()
-
-
-def noted(error: sqlite3.Error, sql: str) -> sqlite3.Error:
-    """Add the SQL to SQLite's own error; parameter values stay out of logs."""
-    note = f"in the query: {sql}"
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
-    return error
+        with self.connection.exclusive():
+            if self.connection.closed:
+                raise DatabaseClosed("the database is closed")
+            yield
 
 
 def _busy(error: BaseException) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0)
-    return bool(code) and code & 0xFF in _BUSY
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
 
 
-def _spelled(id: TableName) -> str:
-    schema, name = id
-    return name if schema == "main" else f"{schema}.{name}"
+def _no_table(error: BaseException) -> bool:
+    return str(error).startswith("no such table")
 
 
-def _reads_any(source: Source, names: set[str]) -> bool:
+def _reads(source: Source, names: set[str]) -> bool:
     region = source.region
-    return region is None or region.everything or any(name in names for _, name in region.tables)
-
-
-def _row_change(capture: TableCapture, entry: tuple[Any, ...]) -> RowChange:
-    count, width = len(capture.key), len(capture.captured)
-    first = entry[3 : 3 + count]
-    if entry[1] != UPDATED:
-        return RowChange(_spelled(capture.table.id), _OPERATIONS[entry[1]], _key(first))
-    second = entry[3 + width : 3 + width + count]
-    return RowChange(_spelled(capture.table.id), "update", _key(second), _key(first))
-
-
-def _key(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values or None
-
-
-def _only(changes: ChangeSet, tables: frozenset[str] | None) -> ChangeSet:
-    if tables is None or changes.tables is None or changes.tables <= tables:
-        return changes
-    rows = changes.rows
-    return ChangeSet(
-        changes.tables & tables,
-        None if rows is None else tuple([row for row in rows if row.table in tables]),
-        external=changes.external,
-    )
-
-
+    if region is None or region.everything:
+        return True
+    return any(name in names or f"{schema}.{name}" in names for schema, name in region.tables)

@@ -7,15 +7,15 @@ A Python list does not roll back by itself, so savepoints remember how long it w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .catalog import Table
-from .connection import Connection
-from .dialect import quote, sqlite3
-from .region import TableName
-from .statement import Statement
+from reactive_sqlite.catalog import Table
+from reactive_sqlite.connection import Connection
+from reactive_sqlite.dialect import quote, sqlite3
+from reactive_sqlite.region import TableName
+from reactive_sqlite.statement import Statement
 
 # Beyond so many captured rows in one transaction only the tables are remembered: a bulk load must
 # not grow memory, and looking each row up would cost more than running the queries again.
@@ -26,6 +26,12 @@ _PREFIX = "_reactive_sqlite_"
 
 INSERTED, UPDATED, DELETED = 0, 1, 2
 ALL_COLUMNS = -1
+
+
+Entry = tuple[Any, ...]
+"""(table number, INSERTED/UPDATED/DELETED, bits of the changed columns, *captured values).
+
+An update carries the old values first and the new ones behind them."""
 
 
 @dataclass(slots=True)
@@ -53,11 +59,7 @@ class TableCapture:
 
 
 class Capture:
-    """The ledger of one connection: see `connection.Ledger` for who calls what, and when.
-
-    `entries` are tuples (table number, INSERTED/UPDATED/DELETED, bits of the changed columns,
-    *captured values), for an update with the old values first and the new ones behind.
-    """
+    """The ledger of one connection: see `connection.Ledger` for who calls what, and when."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class Capture:
         find: Callable[[TableName], Table | None],
         moved: Callable[[], bool],
     ) -> None:
-        self.entries: list[tuple[Any, ...]] = []
+        self.entries: list[Entry] = []
         self.dirty: set[TableName] = set()
         self.schema = False
         self.wrote_any = False
@@ -104,6 +106,10 @@ class Capture:
         if not self._evictions_seen:
             self.dirty |= statement.writes & self.tables.keys()
 
+    def wrote_table(self, table: TableName) -> None:
+        self.wrote_any = True
+        self.dirty.add(table)
+
     def schema_changed(self) -> None:
         self.schema = True
         self._restore()
@@ -112,7 +118,10 @@ class Capture:
         if action == "BEGIN":
             self._savepoints.append((name, mark, set(self.dirty)))
             return
-        at = next((i for i in range(len(self._savepoints) - 1, -1, -1) if self._savepoints[i][0] == name), None)
+        at = next(
+            (i for i in range(len(self._savepoints) - 1, -1, -1) if self._savepoints[i][0] == name),
+            None,
+        )
         if at is None:
             return
         if action == "ROLLBACK":
@@ -129,6 +138,8 @@ class Capture:
         self._restore()
 
     def rolled_back(self) -> None:
+        if self.schema:
+            self._moved()  # what was derived from the schema of the transaction is void
         self.clear()
         self._verify()
         self._on_rollback()
@@ -167,7 +178,12 @@ class Capture:
         self.schema = self.wrote_any = self.due = False
 
     def watch(
-        self, table: Table, columns: Iterable[str], pinned: Iterable[str], *, every_column: bool = False
+        self,
+        table: Table,
+        columns: Iterable[str],
+        pinned: Iterable[str],
+        *,
+        every_column: bool = False,
     ) -> None:
         """Capture the table's rows from now on: changes of `columns`, values of `pinned`."""
         if not table.capturable:
@@ -182,6 +198,17 @@ class Capture:
         capture.every_column = capture.every_column or every_column
         if capture.installed != capture.wanted and not self._connection.in_transaction:
             self._install(capture)
+
+    def drop_unwatched(self, wanted: Container[TableName]) -> None:
+        """Capture no longer what was touched and is not wanted.
+
+        Tables keep their triggers until then: subscribing and disposing in a loop must not make
+        and drop them each time.
+        """
+        for number in {entry[0] for entry in self.entries}:
+            table = self.numbers[number].table.id
+            if table not in wanted:
+                self.unwatch(table)
 
     def unwatch(self, table: TableName) -> None:
         """Capture the table no longer; its number is never given to another."""
@@ -219,7 +246,7 @@ class Capture:
                 continue  # an orphan; found again below
         left = self._installed_names()
         if left:
-            # DROP TRIGGER cannot find a trigger without its table, yet it breaks every later RENAME.
+            # DROP TRIGGER finds no trigger without its table, yet it breaks every later RENAME.
             raw("PRAGMA writable_schema = ON")
             try:
                 for name in left:
@@ -280,7 +307,9 @@ class Capture:
     def _install(self, capture: TableCapture) -> None:
         if capture.installed is not None:
             self._drop(capture)
-        capture.captured = tuple(dict.fromkeys([*(c.lower() for c in capture.key), *capture.pinned]))
+        capture.captured = tuple(
+            dict.fromkeys([*(c.lower() for c in capture.key), *capture.pinned])
+        )
         for sql in _trigger_sql(capture):
             self._connection.raw(sql)
         capture.installed = capture.wanted
@@ -319,7 +348,8 @@ def _trigger_sql(capture: TableCapture) -> Iterable[str]:
     if capture.every_column:
         noticed = [key, *(_differs(quote(column.name)) for column in table.columns.values())]
     yield (
-        f"CREATE TEMP TRIGGER {_trigger(capture, 'u')} AFTER UPDATE {on} WHEN {' OR '.join(noticed)}"
+        f"CREATE TEMP TRIGGER {_trigger(capture, 'u')} AFTER UPDATE {on}"
+        f" WHEN {' OR '.join(noticed)}"
         f" BEGIN SELECT {call}({number}, {UPDATED}, {bits}{old}{new}); END"
     )
 

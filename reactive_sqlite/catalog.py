@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .dialect import quote
-from .region import TableName
-from .tokens import tokenize
+from reactive_sqlite.dialect import quote
+from reactive_sqlite.region import TableName
+from reactive_sqlite.tokens import tokenize
 
 Fetch = Callable[..., list[tuple[Any, ...]]]
 
@@ -30,7 +30,9 @@ class Column:
 class Table:
     """A table, view or virtual table of one schema."""
 
-    def __init__(self, fetch: Fetch, schema: str, name: str, kind: str, sql: str, *, without_rowid: bool) -> None:
+    def __init__(
+        self, fetch: Fetch, schema: str, name: str, kind: str, sql: str, *, without_rowid: bool
+    ) -> None:
         self.schema = schema
         self.name = name
         self.kind = kind  # table, view, virtual, shadow
@@ -56,7 +58,8 @@ class Table:
     def columns(self) -> dict[str, Column]:
         """Its columns by lower-case name, hidden and generated ones included."""
         rows = self._fetch(
-            "SELECT name, type, pk FROM pragma_table_xinfo(?, ?) ORDER BY cid", (self.name, self.schema)
+            "SELECT name, type, pk FROM pragma_table_xinfo(?, ?) ORDER BY cid",
+            (self.name, self.schema),
         )
         return {name.lower(): Column(name, declared, position) for name, declared, position in rows}
 
@@ -97,14 +100,14 @@ class Table:
         # There is no pragma for a column's collation: ask the compiler which one a comparison
         # uses. The unary plus keeps it from seeking in an index, which would hide the answer.
         program = self._fetch(
-            f"EXPLAIN SELECT 1 FROM {self.qualified} WHERE +{quote(self.columns[column].name)} > x''"
+            f"EXPLAIN SELECT 1 FROM {self.qualified}"
+            f" WHERE +{quote(self.columns[column].name)} > x''"
         )
-        collations = {
-            row[5].rpartition("-")[0].upper()
-            for row in program
-            if row[1] in ("Le", "Lt", "Gt", "Ge") and isinstance(row[5], str)
-        }
-        return collations.pop() if len(collations) == 1 else "?"
+        compared = [row[5] for row in program if row[1] in ("Le", "Lt", "Gt", "Ge")]
+        if len(compared) != 1:
+            return "?"
+        # A rowid is compared without any; else it is spelled "NOCASE-8" or the like.
+        return compared[0].rpartition("-")[0].upper() if compared[0] else "BINARY"
 
 
 class Catalog:
@@ -125,7 +128,8 @@ class Catalog:
             master = "sqlite_temp_master" if schema == "temp" else "sqlite_master"
             yield from self._fetch(
                 f"SELECT ?1, l.name, l.type, l.wr, m.sql FROM pragma_table_list l"
-                f" LEFT JOIN {quote(schema)}.{master} m ON m.name = l.name AND m.type IN ('table', 'view')"
+                f" LEFT JOIN {quote(schema)}.{master} m"
+                f" ON m.name = l.name AND m.type IN ('table', 'view')"
                 f" WHERE l.schema = ?1 ORDER BY l.name",
                 (schema,),
             )
@@ -151,7 +155,8 @@ class Catalog:
             return None
         prefix = table.name.lower() + "_"
         own = {
-            id for id, other in self.tables.items()
+            id
+            for id, other in self.tables.items()
             if id[0] == table.schema.lower() and other.kind == "shadow" and id[1].startswith(prefix)
         }
         content = options.get("content", "")

@@ -12,20 +12,21 @@ from typing import Any
 import sqlite_utils
 from reactivex import Observable
 
-from .broker import Broker, noted
-from .changes import ChangeSet
-from .connection import Connection
-from .delivery import default_report
-from .dialect import MINIMUM_SQLITE, sqlite3
-from .errors import DatabaseClosed, DatabaseReplaced
-from .many import changes, observe_many
-from .observation import ObservableQuery
-from .opening import connect
-from .projection import all_rows, first_row, first_value
-from .source import Fetched, frozen_parameters
-from .statement import PRAGMA, read_actions
-from .tables import Table, View
-from .watcher import Watcher
+from reactive_sqlite.analysis import noted
+from reactive_sqlite.broker import Broker
+from reactive_sqlite.changes import ChangeSet
+from reactive_sqlite.connection import Connection
+from reactive_sqlite.delivery import default_report
+from reactive_sqlite.dialect import MINIMUM_SQLITE, sqlite3
+from reactive_sqlite.errors import DatabaseClosed, DatabaseReplaced
+from reactive_sqlite.many import changes, observe_many
+from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.opening import connect
+from reactive_sqlite.projection import all_rows, first_row, first_value
+from reactive_sqlite.source import Fetched, frozen_parameters
+from reactive_sqlite.statement import PRAGMA, read_actions
+from reactive_sqlite.tables import Table, View
+from reactive_sqlite.watcher import Watcher
 
 ErrorHandler = Callable[[BaseException], None]
 
@@ -72,7 +73,9 @@ class Database(sqlite_utils.Database):
     ) -> None:
         if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
             wanted = ".".join(map(str, MINIMUM_SQLITE))
-            raise RuntimeError(f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed")
+            raise RuntimeError(
+                f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed"
+            )
         self._report = on_observer_error or default_report
         self._watcher: Watcher | None = None
         in_memory = memory or path is None or str(path) == ":memory:"
@@ -91,7 +94,10 @@ class Database(sqlite_utils.Database):
             raise
         if watch and self.path is not None and not connection.immutable:
             self._watcher = Watcher(
-                str(self.path), check=self.broker.check, replaced=self._replaced, failed=self._report
+                str(self.path),
+                check=self.broker.check,
+                replaced=self._replaced,
+                failed=self._report,
             )
             self._watcher.start()
 
@@ -158,13 +164,12 @@ class Database(sqlite_utils.Database):
         Raises:
             sqlite3.Error: the statement does not compile.
         """
-        try:
-            actions, _ = self.conn.explain(sql, frozen_parameters(params), deny=frozenset({PRAGMA}))
-        except sqlite3.Error as error:
-            actions = getattr(error, "reactive_sqlite_actions", [])
-            if not any(action[0] == PRAGMA for action in actions):
-                raise noted(error, sql) from None
-        return read_actions(actions).reads_only
+        self._check_open()
+        compiled = self.conn.explain(sql, frozen_parameters(params), deny=frozenset({PRAGMA}))
+        statement = read_actions(compiled.actions)
+        if compiled.error is not None and not statement.pragmas:
+            raise noted(compiled.error, sql)
+        return statement.reads_only
 
     # -- transactions --------------------------------------------------------------------------
 
@@ -199,7 +204,7 @@ class Database(sqlite_utils.Database):
             raise
         conn.execute(f"RELEASE {savepoint}")
 
-    atomic = transaction  # type: ignore[assignment]
+    atomic = transaction
 
     # -- sqlite-utils, with our tables -----------------------------------------------------------
 
@@ -248,14 +253,10 @@ class Database(sqlite_utils.Database):
         with self.conn.exclusive():
             if self.conn.closed:
                 return
-            reason = error or DatabaseClosed("the database is closed")
-            for view in self.broker.close():
-                view.end(error, reason)
-            for listener in list(self.broker.listeners):
-                listener.end(error)
-                self.broker.deliveries.add(listener)
+            self.broker.close(error, error or DatabaseClosed("the database is closed"))
             self.conn.close()
         self.broker.deliveries.run()
+        self.broker.deliveries.close()
 
     def _replaced(self, reason: str) -> None:
         self._shut(DatabaseReplaced(f"{self.path}: {reason}"))
@@ -263,5 +264,3 @@ class Database(sqlite_utils.Database):
     def _check_open(self) -> None:
         if self.conn.closed:
             raise DatabaseClosed("the database is closed")
-
-

@@ -1,4 +1,4 @@
-"""Telling observers: one delivery at a time, in commit order, outside every lock of the database."""
+"""Telling observers: one delivery at a time, in commit order, outside every database lock."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from reactivex import abc
 
-from .equality import same_value
-from .signals.owner import untrack
-from .signals.external import flush, tracking
+from reactive_sqlite.equality import same_value
+from reactive_sqlite.signals.effect import Effect, create_effect
+from reactive_sqlite.signals.external import External, flush, publish, tracking
+from reactive_sqlite.signals.owner import create_root, untrack
 
 NOTHING: Any = object()
 # A thread that delivers what others commit may be kept so long before it is relieved.
@@ -40,6 +41,7 @@ class Deliveries:
         self._queue: deque[tuple[int, Parcel]] = deque()
         self.gate = threading.Lock()
         self._thread = 0
+        self._pulse: tuple[External[int], Effect] | None = None
 
     def add(self, parcel: Parcel) -> None:
         self._queue.append((threading.get_ident(), parcel))
@@ -51,6 +53,10 @@ class Deliveries:
 
     def run(self) -> None:
         """Deliver until nothing is due, unless another thread does or this one is in a callback."""
+        if tracking() and self._queue:
+            # Inside an effect or memo of somebody: told when it has finished, not in its midst.
+            self._after_effects()
+            return
         while self._queue or self.signals_due:
             with self.gate:
                 if self._thread:
@@ -61,8 +67,28 @@ class Deliveries:
             finally:
                 self._thread = 0
             if relieved:
-                threading.Thread(target=self.run, name="reactive-sqlite-delivery", daemon=True).start()
+                threading.Thread(
+                    target=self.run, name="reactive-sqlite-delivery", daemon=True
+                ).start()
                 return
+
+    def close(self) -> None:
+        """Deliver nothing from inside effects any more."""
+        if self._pulse is not None:
+            self._pulse[1].dispose()
+            self._pulse = None
+
+    def _after_effects(self) -> None:
+        if self._pulse is None:
+            node: External[int] = External(0, name="deliveries")
+
+            def deliver() -> None:
+                if node.track() and node.value:
+                    untrack(self.run)
+
+            self._pulse = node, create_root(lambda _: create_effect(deliver))
+        node = self._pulse[0]
+        publish([(node, node.value + 1)], self.report)
 
     def _rounds(self) -> bool:
         """Run what is due; True when the rest is other threads' and long enough has been given."""
@@ -90,9 +116,9 @@ class Subscription(abc.DisposableBase):
     """
 
     __slots__ = (
-        "_backlog", "_busy", "_closing", "_completed", "_error", "_gate", "_last", "_merged", "_next", "_on_dispose",
-        "_pending", "_report", "_scheduler", "awaits_first", "disposed",
-    )  # fmt: skip
+        *("_backlog", "_busy", "_closing", "_completed", "_error", "_gate", "_last", "_merged"),
+        *("_next", "_on_dispose", "_pending", "_report", "_scheduler", "awaits_first", "disposed"),
+    )
 
     def __init__(
         self,

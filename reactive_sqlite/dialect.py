@@ -1,8 +1,15 @@
-"""The SQLite module in use (pysqlite3 where installed, as sqlite-utils picks it) and its spelling of things."""
+"""The SQLite module in use (pysqlite3 where it is installed), and how it spells things."""
 
 from __future__ import annotations
 
-from sqlite_utils.utils import sqlite3
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    # Whatever sqlite-utils works with; the two must be the same.
+    sqlite3 = import_module("sqlite_utils.utils").sqlite3
 
 __all__ = ["MINIMUM_SQLITE", "quote", "sqlite3"]
 

@@ -32,7 +32,8 @@ def same_rows(old: Sequence[tuple[Any, ...]], new: Sequence[tuple[Any, ...]]) ->
     for before, after in zip(old, new, strict=True):
         for left, right in zip(before, after, strict=True):
             if left is not right and (
-                type(left) is not type(right) or (type(left) is float and not same_value(left, right))
+                type(left) is not type(right)
+                or (type(left) is float and not same_value(left, right))
             ):
                 return False
     return True

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .capture import ALL_COLUMNS, UPDATED, TableCapture
-from .region import Region, TableName
-from .source import Source
+from reactive_sqlite.capture import ALL_COLUMNS, UPDATED, Entry, TableCapture
+from reactive_sqlite.region import Region, TableName
+from reactive_sqlite.source import Source
 
 Sources = dict[Source, None]  # a set that keeps the order of subscription
 
@@ -29,7 +29,9 @@ class TableInterest:
     def __bool__(self) -> bool:
         return bool(self.unpinned or self.pins)
 
-    def add(self, source: Source, columns: Iterable[str], pins: tuple[tuple[str, Any], ...]) -> None:
+    def add(
+        self, source: Source, columns: Iterable[str], pins: tuple[tuple[str, Any], ...]
+    ) -> None:
         if pins:
             names, values = _split(pins)
             self.pins.setdefault(names, {}).setdefault(values, {})[source] = None
@@ -38,7 +40,9 @@ class TableInterest:
         for column in columns:
             self.by_column.setdefault(column, {})[source] = None
 
-    def remove(self, source: Source, columns: Iterable[str], pins: tuple[tuple[str, Any], ...]) -> None:
+    def remove(
+        self, source: Source, columns: Iterable[str], pins: tuple[tuple[str, Any], ...]
+    ) -> None:
         if pins:
             names, values = _split(pins)
             of_names = self.pins[names]
@@ -88,7 +92,7 @@ class Interests:
 
     def touched(
         self,
-        entries: Iterable[tuple[Any, ...]],
+        entries: Iterable[Entry],
         dirty: Iterable[TableName],
         captures: dict[int, TableCapture],
     ) -> Sources:
@@ -121,7 +125,7 @@ class Interests:
 def _pinned(
     interest: TableInterest,
     capture: TableCapture,
-    entry: tuple[Any, ...],
+    entry: Entry,
     columns: frozenset[str] | None,
     hit: Sources,
 ) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from .broker import Broker, Publication
-from .changes import ChangeSet
-from .delivery import Subscription
-from .observation import ObservableQuery
+from reactive_sqlite.broker import Broker, Publication
+from reactive_sqlite.changes import ChangeSet
+from reactive_sqlite.delivery import Subscription
+from reactive_sqlite.observation import ObservableQuery
 
 
 def observe_many(queries: tuple[ObservableQuery[Any], ...]) -> Observable[tuple[Any, ...]]:
@@ -36,14 +36,14 @@ class Bundle:
             observer.on_completed,
             scheduler=scheduler,
             report=self._broker.report,
-            gate=self._broker.gate,
+            gate=self._broker.deliveries.gate,
             on_dispose=self._left,
         )
 
     def start(self) -> abc.DisposableBase:
         """Give the first tuple at once; inside a transaction, at its end."""
         with self._broker.locked():
-            ready = [query.join(self) for query in self._queries]
+            ready = [query.take_in(self) for query in self._queries]
             if all(ready):
                 self._post()
         self._subscription.drain()
@@ -56,10 +56,9 @@ class Bundle:
             publication.parcels.append(self._subscription)
 
     def end(self, error: BaseException | None) -> None:
+        """End with the database."""
         self._subscription.end(error)
-
-    def drain(self) -> None:
-        self._subscription.drain()
+        self._broker.deliveries.add(self._subscription)
 
     def _post(self) -> bool:
         values = tuple([query.current for query in self._queries])
@@ -70,13 +69,15 @@ class Bundle:
 
     def _left(self, _: Subscription) -> None:
         for query in self._queries:
-            query.part(self)
+            query.let_go(self)
 
 
 def changes(broker: Broker, tables: Iterable[str]) -> Observable[ChangeSet]:
     """Emit the change set of every commit that touches one of the tables (of all, without any)."""
     wanted = frozenset(table.lower() for table in tables) or None
-    return Observable(lambda observer, scheduler: Listener(broker, wanted, observer, scheduler).start())
+    return Observable(
+        lambda observer, scheduler: Listener(broker, wanted, observer, scheduler).start()
+    )
 
 
 class Listener:
@@ -97,7 +98,7 @@ class Listener:
             observer.on_completed,
             scheduler=scheduler,
             report=broker.report,
-            gate=broker.gate,
+            gate=broker.deliveries.gate,
             on_dispose=self._left,
             every=True,
         )
@@ -117,6 +118,4 @@ class Listener:
         self._subscription.drain()
 
     def _left(self, _: Subscription) -> None:
-        self._broker.listeners.pop(self, None)
-
-
+        self._broker.listeners.discard(self)

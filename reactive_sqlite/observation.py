@@ -7,19 +7,20 @@ here is one view of the rows: all of them, the first, its first value, or a deco
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from .broker import Broker, Publication
-from .delivery import NOTHING, Subscription
-from .equality import same_value
-from .errors import DatabaseClosed, ReactiveError
-from .signals.external import External, tracking
-from .source import Fetched, Source
+from reactive_sqlite.broker import Broker, Bundle, Publication
+from reactive_sqlite.delivery import Subscription
+from reactive_sqlite.equality import same_value
+from reactive_sqlite.errors import DatabaseClosed, ReactiveError
+from reactive_sqlite.signals.external import External, tracking
+from reactive_sqlite.source import Fetched, Source
+from reactive_sqlite.waiting import newest, wait_for
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -57,13 +58,28 @@ class ObservableQuery(Observable[T]):
     `on_error`, else to the database's `on_observer_error`; it never reaches the writer.
     """
 
-    __slots__ = ("_broker", "_bundles", "_lock", "_node", "_project", "_skip", "_source", "_subscriptions", "_value")
+    __slots__ = (
+        "_broker",
+        "_bundles",
+        "_lock",
+        "_node",
+        "_project",
+        "_skip",
+        "_source",
+        "_subscriptions",
+        "_value",
+    )
 
     # Without this, iter() would find reactivex's __getitem__ and never end.
     __iter__ = None
 
     def __init__(
-        self, broker: Broker, source: Source, project: Callable[[Fetched], T], *, skip_initial: bool = False
+        self,
+        broker: Broker,
+        source: Source,
+        project: Callable[[Fetched], T],
+        *,
+        skip_initial: bool = False,
     ) -> None:
         # On purpose not Observable.__init__: it makes an RLock and a dict for each of thousands.
         self._broker = broker
@@ -73,16 +89,15 @@ class ObservableQuery(Observable[T]):
         self._value: Any = _IDLE
         self._node: External[Any] | None = None
         self._subscriptions: dict[Subscription, None] = {}
-        self._bundles: dict[Any, None] | None = None
+        self._lock: Any = None
+        self._bundles: dict[Bundle, None] | None = None
 
     @property
-    def lock(self) -> threading.RLock:  # type: ignore[override]
+    def lock(self) -> Any:  # type: ignore[override]
         """The lock that some operators of reactivex take; made when first asked for."""
-        try:
-            return self._lock
-        except AttributeError:
+        if self._lock is None:
             self._lock = threading.RLock()
-            return self._lock
+        return self._lock
 
     # -- as a signal accessor ------------------------------------------------------------------
 
@@ -96,14 +111,14 @@ class ObservableQuery(Observable[T]):
             node.volatile = True
         node.track()
         value = node.value
-        return _given(value if value is not _IDLE else self._begin_tracked(node))
+        return self._given(value if value is not _IDLE else self._begin_tracked(node))
 
     def peek(self) -> T:
         """Return the current value without subscribing anything."""
         value = self._value
         if value is _IDLE:
             value = _projected(self._project, self._broker.read(self._source))
-        return _given(value)
+        return self._given(value)
 
     # -- as an Observable ----------------------------------------------------------------------
 
@@ -127,7 +142,11 @@ class ObservableQuery(Observable[T]):
         """
         if on_next is not None and hasattr(on_next, "on_next"):
             observer = cast("abc.ObserverBase[T]", on_next)
-            on_next, on_error, on_completed = observer.on_next, observer.on_error, observer.on_completed
+            on_next, on_error, on_completed = (
+                observer.on_next,
+                observer.on_error,
+                observer.on_completed,
+            )
         broker = self._broker
         subscription = Subscription(
             cast("Callable[[Any], object] | None", on_next),
@@ -135,14 +154,14 @@ class ObservableQuery(Observable[T]):
             on_completed,
             scheduler=scheduler,
             report=broker.report,
-            gate=broker.gate,
+            gate=broker.deliveries.gate,
             on_dispose=self._left,
         )
         try:
             with broker.locked():
                 self._subscriptions[subscription] = None
                 try:
-                    if broker.activate(self._source, self):
+                    if broker.follow(self._source, self):
                         self._begin(subscription)
                 except BaseException:
                     self._subscriptions.pop(subscription, None)
@@ -173,64 +192,49 @@ class ObservableQuery(Observable[T]):
         """
         project = self._project
         return ObservableQuery(
-            self._broker, self._source, lambda fetched: decode(project(fetched)), skip_initial=self._skip
+            self._broker,
+            self._source,
+            lambda fetched: decode(project(fetched)),
+            skip_initial=self._skip,
         )
 
-    # -- waiting -------------------------------------------------------------------------------
+    # -- waiting ---------------------------------------------------------------------------------
 
     def wait(self, predicate: Callable[[T], bool] | None = None, timeout: float | None = None) -> T:
         """Block this thread until the value satisfies `predicate` and return that value.
 
-        Without a predicate, the current value. The predicate is called on this thread.
+        Without a predicate, return the current value. The predicate is called on this thread.
 
         Args:
-            timeout: in seconds; then `TimeoutError`.
+            timeout: seconds without a new value after which to give up.
 
         Raises:
+            TimeoutError: nothing fitting came in time.
             DatabaseClosed: the database was closed meanwhile.
             ReactiveError: called inside this thread's own transaction, which nothing could pass.
         """
         if self._broker.connection.owned_here():
             raise ReactiveError("wait() inside a transaction would never see another commit")
-        arrived = threading.Condition()
-        mailbox = Mailbox[T]()
+        return wait_for(self, predicate, timeout, self._source.sql)
 
-        def put(change: Callable[..., None], *args: Any) -> None:
-            with arrived:
-                change(*args)
-                arrived.notify()
-
-        subscription = self.subscribe(
-            lambda value: put(mailbox.put, value),
-            lambda error: put(mailbox.end, error),
-            lambda: put(mailbox.end, DatabaseClosed("the database was closed")),
-        )
-        try:
-            with arrived:
-                while True:
-                    if not arrived.wait_for(lambda: mailbox.ready, timeout):
-                        raise TimeoutError(f"nothing fitting within {timeout} s: {self._source.sql}")
-                    value = mailbox.take()
-                    if predicate is None or predicate(value):
-                        return value
-        finally:
-            subscription.dispose()
-
-    async def first(
-        self, predicate: Callable[[T], bool] | None = None, timeout: float | None = None
+    async def first(  # type: ignore[override]
+        self,
+        predicate: Callable[[T], bool] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  (the contract's, as in reactivex)
     ) -> T:
         """Return the first value that satisfies `predicate`, the current one included.
 
         Args:
-            timeout: in seconds; then `TimeoutError`.
+            timeout: seconds after which to give up.
 
         Raises:
+            TimeoutError: nothing fitting came in time.
             DatabaseClosed: the database was closed meanwhile.
         """
         import asyncio
 
         async with asyncio.timeout(timeout):
-            stream = self.__aiter__()
+            stream = newest(self)
             try:
                 async for value in stream:
                     if predicate is None or predicate(value):
@@ -239,42 +243,13 @@ class ObservableQuery(Observable[T]):
                 await stream.aclose()
         raise DatabaseClosed("the database was closed")
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, Any, T]:
         """Await the current value; reactivex would wait for the last one, which never comes."""
         return self.first().__await__()
 
-    async def __aiter__(self) -> AsyncGenerator[T, None]:
-        """Yield the current value, then the newest whenever it has changed; ends at close()."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        arrived = asyncio.Event()
-        mailbox = Mailbox[T]()
-
-        def put(change: Callable[..., None], *args: Any) -> None:
-            mailbox_changed = (change, args)
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_applied, mailbox_changed, arrived)
-
-        subscription = self.subscribe(
-            lambda value: put(mailbox.put, value),
-            lambda error: put(mailbox.end, error),
-            lambda: put(mailbox.end, None),
-        )
-        try:
-            while True:
-                await arrived.wait()
-                arrived.clear()
-                if mailbox.value is not NOTHING:
-                    yield mailbox.take()
-                    if mailbox.ready:
-                        arrived.set()
-                elif mailbox.ended:
-                    if mailbox.error is not None:
-                        raise mailbox.error
-                    return
-        finally:
-            subscription.dispose()
+    def __aiter__(self) -> AsyncGenerator[T, None]:
+        """Yield the current value, then the newest whenever it has changed; end at close()."""
+        return newest(self)
 
     def __repr__(self) -> str:
         return f"<ObservableQuery {self._source.sql!r}>"
@@ -299,7 +274,11 @@ class ObservableQuery(Observable[T]):
             if value.error is not fetched.error:
                 self._broker.report(value.error)
         else:
-            if before is not _IDLE and not isinstance(before, _Raised) and same_value(before, value):
+            if (
+                before is not _IDLE
+                and not isinstance(before, _Raised)
+                and same_value(before, value)
+            ):
                 return
             self._value = value
             for subscription in list(self._subscriptions):
@@ -322,7 +301,7 @@ class ObservableQuery(Observable[T]):
     def begin(self) -> None:
         """The transaction in which somebody subscribed has ended: give the first value."""
         waiting = [s for s in self._subscriptions if s.awaits_first]
-        if not (waiting or self._bundles) or not self._broker.activate(self._source, self):
+        if not (waiting or self._bundles) or not self._broker.follow(self._source, self):
             return
         for subscription in waiting:
             self._begin(subscription)
@@ -333,15 +312,15 @@ class ObservableQuery(Observable[T]):
             self._follow()
             self._broker.emit(publication)
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: Exception) -> None:
         """Its first fetch failed: everybody who waits for it ends with the error."""
         for subscription in list(self._subscriptions):
             subscription.end(error)
             self._broker.deliveries.add(subscription)
 
-    def end(self, error: BaseException | None, value_error: BaseException) -> None:
+    def end(self, error: BaseException | None, reason: BaseException) -> None:
         """The database closes (or its file is gone): nothing comes any more."""
-        self._value = _Raised(value_error)
+        self._value = _Raised(reason)
         if self._node is not None:
             self._node.value = self._value
         for subscription in list(self._subscriptions):
@@ -349,21 +328,20 @@ class ObservableQuery(Observable[T]):
             self._broker.deliveries.add(subscription)
         for bundle in list(self._bundles or ()):
             bundle.end(error)
-            self._broker.deliveries.add(bundle)
 
     # -- for observe_many ----------------------------------------------------------------------
 
-    def join(self, bundle: Any) -> bool:
+    def take_in(self, bundle: Bundle) -> bool:
         """Let the bundle be told of changes; the lock is held. False: after the transaction."""
         if self._bundles is None:
             self._bundles = {}
         self._bundles[bundle] = None
-        if not self._broker.activate(self._source, self):
+        if not self._broker.follow(self._source, self):
             return False
         self._follow()
         return True
 
-    def part(self, bundle: Any) -> None:
+    def let_go(self, bundle: Bundle) -> None:
         """Tell the bundle nothing any more."""
         if self._bundles is not None:
             self._bundles.pop(bundle, None)
@@ -386,6 +364,11 @@ class ObservableQuery(Observable[T]):
 
     # -- private -------------------------------------------------------------------------------
 
+    def _given(self, value: Any) -> T:
+        if isinstance(value, _Raised):
+            raise value.error
+        return cast(T, value)
+
     def _follow(self) -> None:
         self._source.dependents[self] = None
         if self._value is _IDLE and self._source.fetched is not None:
@@ -406,7 +389,7 @@ class ObservableQuery(Observable[T]):
             if broker.connection.owned_here():
                 return _projected(self._project, broker.read(self._source))
             try:
-                broker.activate(self._source, self)
+                broker.follow(self._source, self)
             except Exception as error:
                 return _Raised(error)
             if self._source.tracked is None:
@@ -434,35 +417,6 @@ class ObservableQuery(Observable[T]):
             self._broker.released.append(self._source)
 
 
-class Mailbox(Generic[T]):
-    """The newest value that has arrived and was not taken, and the end."""
-
-    __slots__ = ("ended", "error", "value")
-
-    def __init__(self) -> None:
-        self.value: Any = NOTHING
-        self.ended = False
-        self.error: BaseException | None = None
-
-    @property
-    def ready(self) -> bool:
-        return self.value is not NOTHING or self.ended
-
-    def put(self, value: T) -> None:
-        self.value = value
-
-    def end(self, error: BaseException | None) -> None:
-        self.ended = True
-        self.error = error
-
-    def take(self) -> T:
-        """Return the value, or raise what ended it."""
-        if self.value is NOTHING and self.error is not None:
-            raise self.error
-        value, self.value = self.value, NOTHING
-        return cast(T, value)
-
-
 def _watcher(query: ObservableQuery[Any]) -> Callable[[], None]:
     # The node keeps its query alive (whoever reads the node needs it), not the other way round
     # only: a cycle, but one that the collector breaks when both are dropped.
@@ -481,16 +435,3 @@ def _projected(project: Callable[[Fetched], Any], fetched: Fetched) -> Any:
         return project(fetched)
     except Exception as error:
         return _Raised(error)
-
-
-def _given(value: Any) -> Any:
-    if isinstance(value, _Raised):
-        raise value.error
-    return value
-
-
-def _applied(change: tuple[Callable[..., None], tuple[Any, ...]], arrived: Any) -> None:
-    change[0](*change[1])
-    arrived.set()
-
-

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from urllib.parse import quote as percent
 
-from .connection import Connection
-from .dialect import sqlite3
+from reactive_sqlite.connection import Connection
+from reactive_sqlite.dialect import sqlite3
 
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
@@ -20,7 +20,9 @@ def connect(
     A new file gets a write-ahead log; an existing one keeps its journal mode.
     """
     if synchronous.upper() not in _SYNCHRONOUS:
-        raise ValueError(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
+        raise ValueError(
+            f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}"
+        )
     if not busy_timeout >= 0:
         raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
     try:

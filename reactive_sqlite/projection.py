@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .source import Fetched
+from reactive_sqlite.source import Fetched
 
 
 def all_rows(fetched: Fetched) -> list[dict[str, Any]]:

@@ -22,7 +22,9 @@ class Region:
     Printed short, for tests and logs: ``state(value)[key='phase']``.
     """
 
-    tables: Mapping[TableName, frozenset[str]] = field(default_factory=dict[TableName, frozenset[str]])
+    tables: Mapping[TableName, frozenset[str]] = field(
+        default_factory=dict[TableName, frozenset[str]]
+    )
     pins: tuple[tuple[str, Any], ...] = ()
     everything: bool = False
 
@@ -31,11 +33,12 @@ class Region:
             return "*"
         pinned = "".join(f"[{column}={value!r}]" for column, value in self.pins)
         return ", ".join(
-            f"{_spelled(table)}({','.join(sorted(columns))}){pinned}"
+            f"{spelled(table)}({','.join(sorted(columns))}){pinned}"
             for table, columns in sorted(self.tables.items())
         )
 
 
-def _spelled(table: TableName) -> str:
+def spelled(table: TableName) -> str:
+    """Name the table as users do: the schema only where it is not the main one."""
     schema, name = table
     return name if schema == "main" else f"{schema}.{name}"

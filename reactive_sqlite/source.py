@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from sqlite_utils.utils import dedupe_keys
 
-from .region import Region
+from reactive_sqlite.region import Region
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -48,9 +48,9 @@ class Source:
     """A query that equal requests share: fetched once per commit, whoever asks."""
 
     __slots__ = (
-        "__weakref__", "dependents", "fetched", "given_pins", "live", "missing_is_empty", "parameters",
-        "region", "seen", "sql", "tracked",
-    )  # fmt: skip
+        *("__weakref__", "dependents", "fetched", "given_pins", "live", "missing_is_empty"),
+        *("parameters", "region", "seen", "sql", "tracked"),
+    )
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ def frozen_parameters(parameters: Any) -> Parameters:
 
 
 def source_key(sql: str, parameters: Parameters, extra: Any = None) -> Any:
-    """The identity of a query: its text and its parameters by value and type; None if unhashable."""
+    """Return what makes queries equal: text, parameters by value and type; None if unhashable."""
     items: Any
     if isinstance(parameters, Mapping):
         items = tuple([(name, *_typed(parameters[name])) for name in sorted(parameters)])

@@ -1,4 +1,4 @@
-"""What SQLite's compiler says of one statement, read from the actions it asks the authorizer for."""
+"""What SQLite's compiler says of one statement, read from what it asks the authorizer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .region import TableName
-from .tokens import TOKEN
+from reactive_sqlite.region import TableName
+from reactive_sqlite.tokens import TOKEN
 
 # Action codes of sqlite3_set_authorizer; Python's module does not export all of them.
 DELETE, INSERT, PRAGMA, READ, SELECT, TRANSACTION, UPDATE = 9, 18, 19, 20, 21, 22, 23
@@ -43,13 +43,14 @@ class Statement:
     transaction: str | None = None
     """BEGIN, COMMIT or ROLLBACK."""
     pragmas: tuple[tuple[str, str | None], ...] = ()
+    selects: bool = False
     foreign: tuple[int, ...] = ()
     """Codes of the actions that no mere query asks for."""
 
     @property
     def matters(self) -> bool:
-        """Whether anything but reading was asked for."""
-        return bool(self.writes or self.schema or self.savepoint)
+        """Whether it does anything that an observer of the connection must note."""
+        return bool(self.writes or self.schema or self.savepoint or self.pragmas)
 
     @property
     def reads_only(self) -> bool:
@@ -90,12 +91,12 @@ def read_actions(actions: Iterable[tuple[Any, ...]]) -> Statement:
         if code not in QUERY:
             foreign.append(code)
     if master and not selects:
-        # Connecting a virtual table inside a query looks like a write to the schema; alone it is one.
+        # Connecting a virtual table inside a query looks like a write to the schema too.
         schema = True
         foreign.append(UPDATE)
     return Statement(
         frozenset(reads), frozenset(writes), schema, alters, savepoint, transaction,
-        tuple(pragmas), tuple(foreign),
+        tuple(pragmas), selects, tuple(foreign),
     )  # fmt: skip
 
 

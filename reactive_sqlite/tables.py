@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlite_utils.db
 
-from .broker import Broker
-from .dialect import quote, sqlite3
-from .observation import ObservableQuery
-from .projection import all_rows, first_row
-from .source import frozen_parameters
+from reactive_sqlite.broker import Broker
+from reactive_sqlite.dialect import quote, sqlite3
+from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.projection import all_rows, first_row
+from reactive_sqlite.source import frozen_parameters
 
 Where = str | Mapping[str, Any] | None
 
@@ -55,7 +55,9 @@ class Observing:
         if isinstance(where, Mapping):
             if where_args:
                 raise ValueError("where_args go with a where in SQL, not with a dict")
-            terms = [f"{quote(c)} IS NULL" if v is None else f"{quote(c)} = ?" for c, v in where.items()]
+            terms = [
+                f"{quote(c)} IS NULL" if v is None else f"{quote(c)} = ?" for c, v in where.items()
+            ]
             parameters = [value for value in where.values() if value is not None]
             sql += f" WHERE {' AND '.join(terms)}" if terms else ""
             # What the caller selects or orders by may hold another query: then nothing is pinned.

@@ -30,12 +30,27 @@ ROWS = {
     "reactive_sqlite.face": 2,
     "reactive_sqlite.tokens": 2,  # SQL text split as SQLite splits it
     "reactive_sqlite.pins": 3,  # proves equality pins from SQL text for `analysis`
+    "reactive_sqlite.dialect": 2,  # which SQLite module, and how it spells things
+    "reactive_sqlite.equality": 2,  # when two results count as the same
+    "reactive_sqlite.statement": 2,  # what the compiler said of a statement, as a value
     "reactive_sqlite.analysis": 3,
+    "reactive_sqlite.catalog": 3,  # the tables and columns that a connection can see
+    "reactive_sqlite.cursor": 3,  # rows buffered
+    "reactive_sqlite.blob": 3,  # writes through a blob handle, noticed
     "reactive_sqlite.connection": 3,
+    "reactive_sqlite.opening": 3,  # pragmas and journal mode of a file being opened
+    "reactive_sqlite.versions": 3,  # data_version and schema_version of all databases
     "reactive_sqlite.capture": 3,
     "reactive_sqlite.changelog": 3,
+    "reactive_sqlite.source": 4,  # a query text with parameters, shared by all who observe it
+    "reactive_sqlite.projection": 4,  # all rows, the first, its first value
+    "reactive_sqlite.interest": 4,  # from rows touched to queries, by hash
+    "reactive_sqlite.delivery": 4,  # telling observers, one delivery at a time
+    "reactive_sqlite.listeners": 4,  # change sets of commits
     "reactive_sqlite.broker": 4,
+    "reactive_sqlite.waiting": 4,  # callbacks as waiting, for threads and tasks
     "reactive_sqlite.observation": 4,
+    "reactive_sqlite.many": 4,  # tuples of queries, streams of change sets
     "reactive_sqlite.incremental": 4,
     "reactive_sqlite.inotify": 4,  # Linux's file events, for `watcher`
     "reactive_sqlite.wakeups": 4,  # what may wake `watcher`, one class for each kind of event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
@@ -180,13 +180,15 @@ class TransitionStream(Observable[Transition]):
         Inside a transaction, "now" is its beginning. What `on_next` raises goes to `on_error`,
         else to the database's `on_observer_error`, and the next transition is told all the same.
         """
-        if isinstance(on_next, ObserverBase):
+        if hasattr(on_next, "on_next"):
+            observer = cast("ObserverBase[Transition]", on_next)
             on_next, on_error, on_completed = (
-                on_next.on_next,
-                on_next.on_error,
-                on_next.on_completed,
+                observer.on_next,
+                observer.on_error,
+                observer.on_completed,
             )
-        follower = _Follower(self._page, self._committed(), on_next or _ignored)
+        told = cast("Callable[[Transition], None] | None", on_next) or _ignored
+        follower = _Follower(self._page, self._committed(), told)
         return self._newest.subscribe(
             lambda rows: follower.advance(rows[0]["seq"] if rows else 0),
             on_error,

@@ -46,7 +46,10 @@ def shell(db: SmithersDB, sqlite3_cli: str) -> Callable[[str], str]:
 
     def run(sql: str) -> str:
         done = subprocess.run(
-            [sqlite3_cli, str(db.path), sql], capture_output=True, text=True, timeout=30
+            [sqlite3_cli, "-cmd", ".timeout 20000", str(db.path), sql],
+            capture_output=True,
+            text=True,
+            timeout=30,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
