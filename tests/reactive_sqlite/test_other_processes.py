@@ -1,0 +1,155 @@
+"""Commits of other processes arrive with no call from the user, each of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reactive_sqlite import Database, DatabaseReplaced, create_effect, sqlite3
+from tests.recorder import Recorder
+
+COMMITS = 1000
+
+# Commits one row for each line that it reads, so that every commit has to be noticed by itself.
+PYTHON_WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
+connection.execute("PRAGMA synchronous = " + sys.argv[2])
+for line in sys.stdin:
+    connection.execute("INSERT INTO n VALUES (?)", (int(line),))
+"""
+
+
+class Writer:
+    """Another process that commits a number when told to."""
+
+    def __init__(self, command: list[str], statement: Callable[[int], str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        self._statement = statement
+
+    def commit(self, number: int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(self._statement(number))
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(30) == 0
+
+
+def python_writer(path: Path, synchronous: str) -> Writer:
+    command = [sys.executable, "-c", PYTHON_WRITER, str(path), synchronous]
+    return Writer(command, lambda number: f"{number}\n")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shared.db"
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[Database]:
+    with Database(path) as db:
+        db.execute("CREATE TABLE n (i INTEGER PRIMARY KEY)")
+        yield db
+
+
+def every_commit_is_noticed(db: Database, writer: Writer) -> None:
+    """Let the writer commit the next number only when the last one has been seen."""
+    seen = Recorder[int]()
+    latest = db.observe_value("SELECT max(i) FROM n")
+    latest.subscribe(seen.on_next)
+    for number in range(1, COMMITS + 1):
+        writer.commit(number)
+        assert latest.wait(lambda value, number=number: value == number, timeout=10) == number
+    writer.close()
+    assert seen.values == [None, *range(1, COMMITS + 1)]
+
+
+@pytest.mark.parametrize("synchronous", ["NORMAL", "FULL"])
+def test_none_of_1000_commits_of_the_sqlite3_module_is_missed(
+    db: Database, path: Path, synchronous: str
+) -> None:
+    every_commit_is_noticed(db, python_writer(path, synchronous))
+
+
+def test_none_of_1000_commits_of_the_command_line_is_missed(
+    db: Database, path: Path, sqlite3_cli: str
+) -> None:
+    command = [sqlite3_cli, str(path)]
+    writer = Writer(command, lambda number: f"INSERT INTO n VALUES ({number});\n")
+    every_commit_is_noticed(db, writer)
+
+
+def test_none_of_1000_commits_to_a_rollback_journal_is_missed(path: Path) -> None:
+    plain = sqlite3.connect(path)
+    plain.execute("PRAGMA journal_mode = DELETE")
+    plain.execute("CREATE TABLE n (i INTEGER PRIMARY KEY)")
+    plain.close()
+    with Database(path) as db:
+        assert db.journal_mode == "delete", "an existing file keeps its journal mode"
+        every_commit_is_noticed(db, python_writer(path, "NORMAL"))
+
+
+def test_a_flood_of_commits_ends_with_the_last_value(db: Database, path: Path) -> None:
+    latest = db.observe_value("SELECT count(*) FROM n")
+    seen = Recorder[int]()
+    latest.subscribe(seen.on_next)
+    writer = python_writer(path, "NORMAL")
+    for number in range(COMMITS):
+        writer.commit(number)
+    writer.close()
+    latest.wait(lambda count: count == COMMITS, timeout=10)
+    assert seen.values == sorted(set(seen.values)), "in commit order, none twice"
+
+
+def test_effects_follow_other_processes(db: Database, path: Path) -> None:
+    count = db.observe_value("SELECT count(*) FROM n")
+    seen = Recorder[Any]()
+    effect = create_effect(lambda: seen.on_next(count()))
+    writer = python_writer(path, "NORMAL")
+    writer.commit(1)
+    writer.close()
+    count.wait(lambda value: value == 1, timeout=10)
+    effect.dispose()
+    assert seen.values == [0, 1]
+
+
+def test_an_idle_database_queries_nothing(db: Database) -> None:
+    db.observe_value("SELECT count(*) FROM n").subscribe()
+    fetched = db.broker.fetches
+    # Nothing can be awaited here: the safety poll comes once a second, and must find nothing.
+    time.sleep(1.5)
+    assert db.broker.fetches == fetched
+
+
+def test_a_replaced_file_ends_every_observable_with_an_error(
+    db: Database, path: Path, tmp_path: Path
+) -> None:
+    seen = Recorder[Any]()
+    count = db.observe_value("SELECT count(*) FROM n")
+    count.subscribe(seen.on_next, seen.on_error, seen.on_completed)
+    other = tmp_path / "other.db"
+    sqlite3.connect(other).close()
+    other.touch()
+    other.replace(path)
+    with pytest.raises(DatabaseReplaced, match=r"shared\.db"):
+        count.wait(lambda value: value == "never", timeout=10)
+    assert isinstance(seen.errors[0], DatabaseReplaced)
+    assert not seen.completed
+    with pytest.raises(DatabaseReplaced):
+        count()
+
+
+def test_a_removed_file_ends_every_observable_with_an_error(db: Database, path: Path) -> None:
+    count = db.observe_value("SELECT count(*) FROM n")
+    path.unlink()
+    with pytest.raises(DatabaseReplaced):
+        count.wait(lambda value: value == "never", timeout=10)
