@@ -1,0 +1,291 @@
+"""Effects: functions that run again when what they read has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from .graph import link, publish_held
+from .memo import MISSING, is_async
+from .observer import Effect
+from .owner import handled, one_error, release_owned, untrack
+from .scheduler import call_watchers, report, settle_now
+from .state import STATE, Held, Node
+
+if TYPE_CHECKING:
+    from reactivex.abc import SchedulerBase
+
+T = TypeVar("T")
+
+_acquire, _release = STATE.lock.acquire, STATE.lock.release
+
+
+@overload
+def create_effect(
+    fn: Callable[[], object],
+    *,
+    scheduler: SchedulerBase | None = None,
+    name: str | None = None,
+) -> Effect: ...
+@overload
+def create_effect(
+    fn: Callable[[T], Awaitable[T]], initial: T, *, name: str | None = None
+) -> Effect: ...
+@overload
+def create_effect(
+    fn: Callable[[T], T],
+    initial: T,
+    *,
+    scheduler: SchedulerBase | None = None,
+    name: str | None = None,
+) -> Effect: ...
+def create_effect(
+    fn: Callable[..., Any],
+    initial: Any = MISSING,
+    *,
+    scheduler: SchedulerBase | None = None,
+    name: str | None = None,
+) -> Effect:
+    """Run `fn` now, and again after each change of what it last read; once per batch.
+
+    `fn` is called without arguments, or with what it returned last when `initial` is given. What it
+    writes settles before the `set` that woke it returns. An error of the first run is raised here;
+    later ones come out of the `set` or `batch` that caused the run. Runs happen on the thread that
+    made the change or is delivering already; with `scheduler` (reactivex) the first run happens
+    here and now, the later ones there, and their errors go to `threading.excepthook`.
+
+        effect = create_effect(lambda: print(count()))
+        effect.dispose()
+
+    An `async def` runs as a task of the running event loop (RuntimeError without one). Its reads
+    count across every `await` of its own, not in tasks it starts. A change from elsewhere cancels
+    the run and starts the next when it has ended; what the run writes itself makes it run again
+    afterwards. Errors go to the loop's exception handler.
+    """
+    if is_async(fn):
+        from .async_effect import AsyncEffect  # asyncio takes its time
+
+        if scheduler is not None:
+            raise TypeError("create_effect: an async effect runs on its loop, not on a scheduler")
+        return AsyncEffect(fn, initial, name)
+    effect = (
+        SyncEffect(fn, initial, name)
+        if scheduler is None
+        else ScheduledEffect(fn, initial, name, scheduler)
+    )
+    effect.start()
+    return effect
+
+
+def on(
+    deps: Callable[[], Any] | Sequence[Callable[[], Any]],
+    fn: Callable[[Any, Any], T],
+    *,
+    defer: bool = False,
+) -> Callable[..., T | None]:
+    """Make a function for `create_effect` or `create_memo` that follows `deps` and nothing else.
+
+    `fn` is called untracked as `fn(value, previous)`: the value of the accessor `deps`, or the list
+    of values when `deps` is a sequence; `previous` is None the first time. With `defer` the first
+    run only looks, and `fn` is called from the first change on.
+
+        create_effect(on(count, lambda now, before: print(before, "->", now), defer=True))
+    """
+    previous: Any = None
+    waiting = defer
+
+    def follow(*_: Any) -> T | None:
+        nonlocal previous, waiting
+        value: Any = deps() if callable(deps) else [dep() for dep in deps]
+        before, previous = previous, value
+        if waiting:
+            waiting = False
+            return None
+        return untrack(lambda: fn(value, before))
+
+    return follow
+
+
+class SyncEffect(Effect):
+    """An effect that runs on the thread that delivers."""
+
+    __slots__ = ("previous", "value")
+
+    def __init__(self, fn: Callable[..., Any], initial: Any, name: str | None) -> None:
+        super().__init__(fn, name)
+        self.previous = initial is not MISSING
+        self.value = initial
+
+    def start(self) -> None:
+        """Run for the first time; an error that no `catch_error` takes ends it and is raised."""
+        state = STATE
+        me = get_ident()
+        errors: list[Exception] = []
+        _acquire()
+        try:
+            if me in state.held:
+                failed = SyncEffect.run(self, me, None)
+            else:
+                changes: Held = {}
+                state.held[me] = changes
+                try:
+                    failed = SyncEffect.run(self, me, changes)
+                finally:
+                    del state.held[me]
+                    if state.queue or state.inbox:
+                        settle_now(errors)
+        finally:
+            _release()
+        try:
+            if failed is not None:
+                self.dispose()
+                errors.insert(0, failed)
+        finally:
+            if state.flips:
+                call_watchers()
+        if errors:
+            raise one_error(errors, "effects failed")
+
+    def run(self, me: int, changes: Held | None) -> Exception | None:
+        state = STATE
+        fn, start = self.fn, state.clock
+        raw: list[Node] = []
+        errors: list[Exception] | None = None
+        home = me == state.home or not (state.nesting or me in state.others)
+        outer: Any = None
+        owner: Any = None
+        if home:
+            state.home = me
+            outer, owner = state.recorder, state.owner
+            state.nesting += 1
+            state.recorder = None
+        else:
+            outer = state.others.get(me)
+            state.others[me] = None, None
+        self.running = me
+        self.stale = False
+        failed: Exception | None = None
+        _release()
+        try:
+            if self.owned or self.cleanups:
+                errors = release_owned(self)
+            if home:
+                state.owner = self
+                state.recorder = raw.append
+            else:
+                state.others[me] = raw.append, self
+            if self.previous:
+                self.value = fn(self.value)
+            else:
+                fn()
+        except Exception as error:
+            (errors := errors or []).append(error)
+        finally:
+            if home:
+                state.recorder = outer
+                state.owner = owner
+                state.nesting -= 1
+            elif outer is None:
+                state.others.pop(me, None)
+            else:
+                state.others[me] = outer
+            if errors:
+                failed = handled(self.parent, one_error(errors, "an effect failed"))
+            _acquire()
+            self.running = 0
+            self.seen = start
+            if self.fn is None:
+                failed = self._end(failed)
+            elif raw != self.raw:
+                link(self, raw)
+            wrote = False
+            if changes:
+                wrote = True
+                publish_held(changes)
+                changes.clear()
+            if state.clock != start and not self.stale and self.fn is not None:
+                self._look_again(start, wrote=wrote)
+        return failed
+
+    def _look_again(self, start: int, *, wrote: bool) -> None:
+        """Queue itself if a source may have changed between being read and being subscribed."""
+        state = STATE
+        for source in self.sources:
+            if source.stamp > start or (source.is_memo and source.stale):
+                self.stale = True
+                self.sink = None
+                own = wrote and (not state.deliverer or state.deliverer == get_ident())
+                (state.queue if own else state.inbox).append(self)
+                return
+
+    def _end(self, failed: Exception | None) -> Exception | None:
+        """Clean up after a run in which the effect was disposed; the lock is held once."""
+        if not (self.owned or self.cleanups):
+            return failed
+        _release()
+        try:
+            errors = release_owned(self)
+        finally:
+            _acquire()
+        if failed is not None:
+            errors.insert(0, failed)
+        return one_error(errors, "an effect failed") if errors else None
+
+
+class ScheduledEffect(SyncEffect):
+    """An effect whose runs after the first a reactivex scheduler performs."""
+
+    __slots__ = ("asked", "scheduler")
+
+    def __init__(
+        self, fn: Callable[..., Any], initial: Any, name: str | None, scheduler: SchedulerBase
+    ) -> None:
+        super().__init__(fn, initial, name)
+        self.scheduler = scheduler
+        self.asked = False
+
+    def run(self, me: int, changes: Held | None) -> Exception | None:
+        # It stays stale until the scheduler gets to it, so that further changes ask no second time.
+        if not self.asked:
+            self.asked = True
+            _release()
+            try:
+                self.scheduler.schedule(self._act)
+            except Exception as error:
+                self.asked = False
+                return error
+            finally:
+                _acquire()
+                if changes:  # it acted at once
+                    publish_held(changes)
+                    changes.clear()
+        return None
+
+    def _act(self, scheduler: SchedulerBase, _: Any = None) -> None:
+        state = STATE
+        me = get_ident()
+        failed: Exception | None = None
+        with state.lock:
+            # On a pool of threads a run may be under way: it will see that another is asked for.
+            if self.fn is None or self.running or not self.asked:
+                return
+            self.asked = False
+            sink = self.sink or report
+            if me in state.held:
+                failed = SyncEffect.run(self, me, None)
+            else:
+                changes: Held = {}
+                state.held[me] = changes
+                try:
+                    failed = SyncEffect.run(self, me, changes)
+                finally:
+                    del state.held[me]
+                    if state.queue or state.inbox:
+                        settle_now([], report)
+        if state.flips:
+            call_watchers()
+        if self.asked:
+            scheduler.schedule(self._act)
+        if failed is not None:
+            sink(failed)

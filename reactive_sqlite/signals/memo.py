@@ -1,0 +1,353 @@
+"""Memos: values that are computed from others when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from types import FunctionType
+from typing import Any, Generic, TypeVar, overload
+
+from .graph import (
+    Ring,
+    link,
+    name_cycle,
+    publish_held,
+    same_value,
+    settle,
+    unlink,
+    wait,
+)
+from .owner import (
+    adopt,
+    disown,
+    one_error,
+    raise_all,
+    record_elsewhere,
+    release_owned,
+)
+from .scheduler import call_watchers, raise_settled
+from .signal import Accessor, Equals
+from .state import SCALARS, STATE, Held, Node, Owner
+
+T = TypeVar("T")
+
+MISSING: Any = object()
+UNSET: Any = None
+CO_COROUTINE = 0x80
+
+_acquire, _release = STATE.lock.acquire, STATE.lock.release
+
+
+class Memo(Owner, Node, Generic[T]):
+    """A computed value; it is its own accessor."""
+
+    __slots__ = (
+        "__weakref__",
+        "checking",
+        "dirty",
+        "equals",
+        "error",
+        "fn",
+        "live",
+        "name",
+        "previous",
+        "raw",
+        "running",
+        "seen",
+        "sources",
+        "stale",
+        "stamp",
+        "subs",
+        "value",
+        "volatile",
+    )
+    is_memo = True
+    same = None
+    by = 0
+    on_watch = None
+
+    value: T
+
+    def __init__(
+        self, fn: Callable[..., T], initial: Any, equals: Equals[T], name: str | None
+    ) -> None:
+        if STATE.owner is not None or STATE.others:
+            adopt(self)
+        else:
+            self.parent = self.owned = self.cleanups = None
+        self.fn = fn
+        self.previous = initial is not MISSING
+        self.value = initial if self.previous else UNSET
+        self.error: tuple[Exception, Any] | None = None
+        self.equals = equals
+        self.name = name
+        self.subs = {}
+        self.sources = self.raw = ()
+        self.stale = self.dirty = True
+        self.live = self.volatile = False
+        self.running = self.checking = self.stamp = 0
+        self.seen = -1
+
+    def __call__(self) -> T:
+        state = STATE
+        if (
+            (self.seen != state.clock or self.volatile)
+            and (self.stale or not self.live or state.pending)
+            and self.fn is not None
+        ):
+            self._refresh()
+        if state.recorder is not None and get_ident() == state.home:
+            state.recorder(self)
+        elif state.others:
+            record_elsewhere(self)
+        if self.error is not None:
+            self._raise()
+        return self.value
+
+    def peek(self) -> T:
+        if (
+            (self.seen != STATE.clock or self.volatile)
+            and (self.stale or not self.live or STATE.pending)
+            and self.fn is not None
+        ):
+            self._refresh()
+        if self.error is not None:
+            self._raise()
+        return self.value
+
+    def dispose(self) -> None:
+        with STATE.lock:
+            if self.fn is None:
+                return
+            self.fn = None
+            unlink(self)
+            self.live = self.stale = self.dirty = self.volatile = False
+            running = self.running
+        disown(self)
+        if not running:
+            errors = release_owned(self)
+            call_watchers()
+            raise_all(errors, "cleanups failed")
+
+    def recompute(self, me: int) -> None:
+        # A run that another thread's write fell into is thrown away, its error too: what readers
+        # get belongs to one state of the graph.
+        while self._attempt(me):
+            pass
+
+    def _refresh(self) -> None:
+        state = STATE
+        _acquire()
+        try:
+            if (
+                (self.seen != state.clock or self.volatile)
+                and (self.stale or not self.live or state.pending)
+                and self.fn is not None
+            ):
+                settle(self)
+                if state.wrote and get_ident() not in state.held:
+                    state.wrote = False
+                    if state.queue:
+                        raise_settled()
+        finally:
+            _release()
+            if state.flips:
+                call_watchers()
+
+    def _attempt(self, me: int) -> bool:
+        """Run once; True if the run must be thrown away and repeated."""
+        state = STATE
+        fn, start = self.fn, state.clock
+        raw: list[Node] = []
+        value: Any = None
+        failure: Exception | None = None
+        home = me == state.home or not (state.nesting or me in state.others)
+        outer: Any = None
+        owner: Any = None
+        before: Any = None
+        if home:
+            state.home = me
+            outer, owner = state.recorder, state.owner
+            state.nesting += 1
+        else:
+            # The place is taken before the lock is given up, else cleanups and children get lost.
+            before = state.others.get(me)
+            state.others[me] = None, None
+        same: bool | None = None
+        changes: Held | None = None
+        if me not in state.held:
+            changes = state.held[me] = {}
+        self.running = me
+        _release()
+        try:
+            errors = release_owned(self) if self.owned or self.cleanups else None
+            if home:
+                state.owner = self
+                state.recorder = raw.append
+            else:
+                state.others[me] = raw.append, self
+            value = fn(self.value) if self.previous else fn()
+            if self.equals and self.seen >= 0 and self.error is None:
+                if home:
+                    state.recorder = None
+                else:
+                    state.others[me] = None, self
+                same = self.equals(self.value, value)
+            if errors:
+                failure = one_error(errors, "cleanups failed")
+        except Exception as error:
+            failure = error
+        except Ring:
+            self.dirty = self.stale = True
+            if state.rings[me][0] is not self:
+                raise
+        finally:
+            _acquire()
+            self.running = 0
+            if home:
+                state.recorder = outer
+                state.owner = owner
+                state.nesting -= 1
+            elif before is None:
+                del state.others[me]
+            else:
+                state.others[me] = before
+            if changes is not None:
+                del state.held[me]
+                if changes:
+                    publish_held(changes)
+                    state.wrote = True
+            if state.waiting:
+                state.condition.notify_all()
+        if state.rings and me in state.rings:
+            self._give_way(me)
+            return False
+        if self.fn is None:
+            self._end(value, failure)
+            return False
+        if state.cycles and failure is not None and me in state.cycles:
+            name_cycle(self, failure, me)
+        return self._keep(raw, start, value, same, failure, me)
+
+    def _keep(
+        self,
+        raw: list[Node],
+        start: int,
+        value: Any,
+        same: bool | None,
+        failure: Exception | None,
+        me: int,
+    ) -> bool:
+        """Take over a run's result, unless a write of another thread fell into it."""
+        state = STATE
+        if raw != self.raw:
+            link(self, raw)
+        stamp = start
+        if state.clock != start:
+            self.stale = True
+            for source in self.sources:
+                if source.stamp > start:
+                    if source.by != me:
+                        self.dirty = True
+                        return True
+                    stamp = state.clock
+        else:
+            self.stale = False
+        if state.volatiles or self.volatile:
+            self.volatile = not self.live and any(source.volatile for source in self.sources)
+        self.dirty = False
+        if failure is not None:
+            self.error = failure, failure.__traceback__
+        elif self.seen < 0 or self.error is not None:
+            self.value = value
+            self.error = None
+        else:
+            old = self.value
+            if self.equals is None:
+                same = value is old or (type(value) in SCALARS and same_value(value, old))
+            if same:
+                self.seen = start
+                return False
+            self.value = value
+        self.stamp = stamp
+        self.seen = start  # last: readers without the lock trust it
+        return False
+
+    def _give_way(self, me: int) -> None:
+        """Give up a run that is part of a ring of waiting threads, or lies inside such a run."""
+        state = STATE
+        self.dirty = self.stale = True
+        target, wanted = state.rings[me]
+        if target is not self:
+            raise Ring  # the user's code swallowed it
+        del state.rings[me]
+        if wanted.running and wanted.running != me:
+            wait(wanted, me)
+
+    def _end(self, value: Any, failure: Exception | None) -> None:
+        """Finish a run in which the memo was disposed."""
+        self.value = value
+        self.error = None if failure is None else (failure, failure.__traceback__)
+        if self.owned or self.cleanups:
+            _release()
+            try:
+                raise_all(release_owned(self), "cleanups failed")
+            finally:
+                _acquire()
+
+    def _raise(self) -> None:
+        error = self.error
+        if error is not None:
+            raise error[0].with_traceback(error[1])
+
+    def __repr__(self) -> str:
+        return f"<memo {self.title()}>"
+
+
+@overload
+def create_memo(
+    fn: Callable[[], T], *, equals: Equals[T] = None, name: str | None = None
+) -> Accessor[T]: ...
+@overload
+def create_memo(
+    fn: Callable[[T], T], initial: T, *, equals: Equals[T] = None, name: str | None = None
+) -> Accessor[T]: ...
+def create_memo(
+    fn: Callable[..., T],
+    initial: Any = MISSING,
+    *,
+    equals: Equals[T] = None,
+    name: str | None = None,
+) -> Accessor[T]:
+    """Create a value computed from others: lazily, once per change, never from a mix of states.
+
+    `fn` is called without arguments, or with the previous value when `initial` is given. An error
+    in it is kept and raised to every reader until something it read changes. Nobody reading it, it
+    holds no subscription and costs nothing. `equals` is that of `create_signal`.
+
+        total = create_memo(lambda: price() * amount())
+
+    Raises TypeError for an `async def`: that is what `create_resource` is for.
+    """
+    if is_async(fn):
+        raise TypeError(
+            f"create_memo: {getattr(fn, '__qualname__', fn)!s} is async, and a memo has its value "
+            "at once; use create_resource"
+        )
+    return Memo(fn, initial, equals, name)
+
+
+def is_async(fn: Any) -> bool:
+    """Tell whether calling `fn`, a function, method, partial or callable object, gives a coroutine.
+
+    As `inspect.iscoroutinefunction`, whose module would take half the time of importing this one.
+    """
+    if type(fn) is FunctionType:
+        return bool(fn.__code__.co_flags & CO_COROUTINE)
+    while hasattr(fn, "func"):
+        fn = fn.func
+    fn = getattr(fn, "__func__", fn)
+    if not hasattr(fn, "__code__"):
+        fn = getattr(getattr(fn, "__call__", None), "__func__", None)  # noqa: B004
+    code = getattr(fn, "__code__", None)
+    return code is not None and bool(code.co_flags & CO_COROUTINE)

@@ -1,0 +1,275 @@
+"""When effects run: at the end of the change that woke them, on one thread at a time.
+
+One thread delivers. What its own effects cause goes to `queue` and counts as further rounds of the
+same settling, which must come to an end. What other threads cause meanwhile goes to `inbox`: their
+`set` returns at once, and the deliverer runs it for them, but not for longer than is fair.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from operator import attrgetter
+from threading import get_ident
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+from ..errors import CycleError
+from .graph import publish_held, settle
+from .owner import one_error, untrack
+from .state import STATE, ErrorSink, Held, Node
+
+ROUNDS = 100
+# Seconds for which a deliverer runs what other threads cause; a thread with an event loop less.
+PATIENCE = 0.05
+LOOP_PATIENCE = 0.005
+# Seconds after which a thread is made for it, when none of those others can take over.
+HELP_AFTER = 0.5
+
+by_order = attrgetter("order")
+
+
+class batch:
+    """Hold effects back until the block ends, then run each that is due once.
+
+    Values written inside are read at once, by memos too. Blocks nest; effects run at the end of the
+    outermost one, also when it raises. No `await` belongs inside: a batch is its thread's.
+
+        with batch():
+            set_first("Ada")
+            set_last("Lovelace")
+    """
+
+    __slots__ = ("changes",)
+
+    def __enter__(self) -> None:
+        me = get_ident()
+        held = STATE.held
+        self.changes: Held | None = None
+        if me not in held:
+            self.changes = held[me] = {}
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        changes = self.changes
+        if changes is None:
+            return
+        errors: list[Exception] = []
+        _release_held(changes, errors)
+        if not errors:
+            return
+        if error is None:
+            raise one_error(errors, "effects failed")
+        if isinstance(error, Exception):
+            raise ExceptionGroup("a batch and the effects it caused failed", [error, *errors])
+        for one in errors:
+            report(one)
+
+
+def raise_settled() -> None:
+    """Run what is due now; the lock is held once. Errors are raised."""
+    errors: list[Exception] = []
+    settle_now(errors)
+    if errors:
+        raise one_error(errors, "effects failed")
+
+
+def settle_now(errors: list[Exception], sink: ErrorSink | None = None) -> None:
+    """Run what is due now, unless another thread is at it; the lock is held once."""
+    state = STATE
+    if not state.deliverer:
+        deliver(errors, sink)
+    elif state.relief and state.deliverer != get_ident() and not loop_runs():
+        # The deliverer has worked for others, such as this thread, for long enough. Only for a
+        # moment: the effect it is in may be waiting for this very thread.
+        state.takers += 1
+        state.condition.wait_for(lambda: not state.deliverer, PATIENCE)
+        state.takers -= 1
+        if not state.deliverer and (state.queue or state.inbox):
+            deliver(errors, sink)
+
+
+def deliver(
+    errors: list[Exception], sink: ErrorSink | None = None, *, relieved: bool = True
+) -> None:
+    """Run what is due until nothing is; the lock is held once, and nobody else delivers.
+
+    An error goes to the sink its effect was woken with, else to `sink`. Where there is neither,
+    those of what this thread caused go to `errors`, the others to `threading.excepthook`. What
+    others cause is handed on after a while, if the thread may be `relieved`.
+    """
+    state = STATE
+    me = state.deliverer = get_ident()
+    state.foreign = state.relief = False
+    changes: Held = {}
+    state.held[me] = changes
+    due: list[Node] = []
+    position = rounds = 0
+    deadline = 0.0
+    try:
+        while True:
+            if state.queue:
+                due, state.queue = state.queue, []
+                rounds += 1
+            elif state.inbox:
+                if not state.foreign:
+                    state.foreign = True
+                    deadline = monotonic() + (LOOP_PATIENCE if loop_runs() else PATIENCE)
+                elif relieved and monotonic() > deadline and _hand_over(deadline):
+                    return
+                due, state.inbox = state.inbox, []
+                rounds = 0
+            else:
+                return
+            position = 0
+            if rounds > ROUNDS:
+                own_sink = next((effect.sink for effect in due if effect.sink), sink)
+                error = _give_up(due)
+                due = []
+                _file(error, own_sink, errors)
+                continue
+            if len(due) > 1:
+                due.sort(key=by_order)
+            for effect in due:
+                position += 1
+                if effect.stale and effect.fn is not None:
+                    own_sink = effect.sink or sink
+                    failed: Exception | None = None
+                    try:
+                        # The commonest case, that a signal read first has changed, needs no walk.
+                        sources = effect.sources
+                        if (
+                            sources
+                            and not (first := sources[0]).is_memo
+                            and first.stamp > effect.seen
+                            and first.same is None
+                        ) or settle(effect):
+                            failed = effect.run(me, changes)
+                    except Exception as raised:  # a cycle of memos that settling ran into
+                        failed = raised
+                    if failed is not None:
+                        _file(failed, own_sink, errors)
+                    if state.flips:
+                        _call_watchers_unlocked()
+            due = []
+    finally:
+        if due:  # interrupted: keep what is left for the next change
+            state.queue[:0] = due[position:]
+        if changes:
+            publish_held(changes)
+        del state.held[me]
+        state.deliverer = 0
+        if state.takers:
+            state.condition.notify_all()
+
+
+def call_watchers() -> None:
+    """Tell the leaves that gained a first or lost their last observer; no lock is held."""
+    flips = STATE.flips
+    if flips:
+        mine = flips.get(get_ident())
+        while mine:
+            node, _ = mine.popitem()
+            if node.on_watch is not None:
+                untrack(node.on_watch)
+        flips.pop(get_ident(), None)
+
+
+def report(error: BaseException) -> None:
+    """Hand an error that nobody can be given to `threading.excepthook`."""
+    threading.excepthook(
+        threading.ExceptHookArgs(
+            (type(error), error, error.__traceback__, threading.current_thread())
+        )
+    )
+
+
+def loop_runs() -> bool:
+    """Tell whether an asyncio loop is running on this thread; asyncio is not loaded for it."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
+
+
+def _release_held(changes: Held, errors: list[Exception]) -> None:
+    """End this thread's batch: tell the observers, and run what is due."""
+    state = STATE
+    reverted: set[Node] = set()
+    for node in list(changes):
+        if node.equals and _is_reverted(node, changes[node][0], errors):
+            reverted.add(node)
+    state.lock.acquire()
+    try:
+        del state.held[get_ident()]
+        if changes:
+            publish_held(changes, reverted)
+        if state.queue or state.inbox:
+            settle_now(errors)
+    finally:
+        state.lock.release()
+
+
+def _is_reverted(node: Node, old: Any, errors: list[Exception]) -> bool:
+    """Ask a signal's own equality whether a batch has left it as it found it."""
+    stamp, value = node.stamp, node.value
+    try:
+        return untrack(lambda: node.equals(old, value)) and node.stamp == stamp
+    except Exception as error:
+        errors.append(error)
+        return False
+
+
+def _give_up(due: list[Node]) -> CycleError:
+    for effect in due:
+        effect.stale = False
+        effect.seen = STATE.clock
+    names = tuple(effect.title() for effect in sorted(due, key=by_order))
+    return CycleError(
+        f"effects keep waking each other, {ROUNDS} rounds without an end: {', '.join(names)}", names
+    )
+
+
+def _file(error: Exception, sink: ErrorSink | None, errors: list[Exception]) -> None:
+    """Bring an effect's error to whom it concerns; the lock is held once."""
+    if sink is None and not STATE.foreign:
+        errors.append(error)
+        return
+    STATE.lock.release()
+    try:
+        (sink or report)(error)
+    finally:
+        STATE.lock.acquire()
+
+
+def _call_watchers_unlocked() -> None:
+    STATE.lock.release()
+    try:
+        call_watchers()
+    finally:
+        STATE.lock.acquire()
+
+
+def _hand_over(deadline: float) -> bool:
+    """Leave the rest to a thread that waits for it, in need to one made for it."""
+    state = STATE
+    if state.takers:
+        return True
+    state.relief = True
+    if monotonic() < deadline + HELP_AFTER and not loop_runs():
+        return False
+    helper = threading.Thread(target=_help, name="reactive_sqlite delivery", daemon=True)
+    try:
+        helper.start()
+    except RuntimeError:  # the interpreter is shutting down, or out of threads
+        return False
+    return True
+
+
+def _help() -> None:
+    with STATE.lock:
+        if not STATE.deliverer and (STATE.queue or STATE.inbox):
+            deliver([], report, relieved=False)
