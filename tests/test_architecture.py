@@ -363,7 +363,7 @@ def _io(tree: ast.Module) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
+            names = [] if node.level else [node.module or ""]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id in {"open", "input", "print"}:
                 yield node, f"{node.func.id}()"
