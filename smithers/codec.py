@@ -29,6 +29,7 @@ MAX_DEPTH = 500
 MAX_KEY_LENGTH = 1024
 _SCALARS = frozenset({str, int, bool, type(None)})
 _PLAIN = _SCALARS | {float, list, tuple, dict}
+_BASES: tuple[type[Any], ...] = (str, int, float, list, tuple, dict)
 
 
 def encode(value: object, *, name: str) -> str:
@@ -122,7 +123,7 @@ def _converted(value: Any, name: str) -> Any:
     # Before str and int: a member of a StrEnum or IntEnum is both.
     if isinstance(value, Enum):
         return value.value
-    for plain in (str, int, float, list, tuple, dict):
+    for plain in _BASES:
         if isinstance(value, plain):
             return plain(value)
     if isinstance(value, datetime | date | time):

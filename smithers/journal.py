@@ -66,7 +66,7 @@ class WorkflowDatabase(Database):
             finally:
                 self._commit = None
 
-    atomic = transaction  # type: ignore[assignment]
+    atomic = transaction
 
 
 class Journal:

@@ -12,7 +12,7 @@ import click
 
 from smithers.records import Transition
 
-ABSENT = "–"
+ABSENT = "-"
 
 
 def print_json(value: Any) -> None:

@@ -40,7 +40,9 @@ def state(path: str | None, as_json: bool, limit: int | None) -> None:
     elif not entries:
         click.echo("The state is empty.")
     else:
-        rows = [(shown_text(e.key), shown_value(e.value), shown_time(e.updated_at)) for e in entries]
+        rows = [
+            (shown_text(e.key), shown_value(e.value), shown_time(e.updated_at)) for e in entries
+        ]
         print_table(("key", "value", "updated"), rows, folded="value")
 
 

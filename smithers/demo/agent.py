@@ -6,6 +6,7 @@ Run as `python -m smithers.demo.agent TASK`; prints what it found as one line of
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -42,8 +43,17 @@ def review_sources() -> dict[str, Any]:
     return {"functions": functions, "undocumented": undocumented, "longest": longest[1]}
 
 
+def digest_sources() -> dict[str, Any]:
+    """Compute one digest over every source file."""
+    digest = hashlib.sha256()
+    for path in _sources():
+        digest.update(path.read_bytes())
+    return {"sha256": digest.hexdigest()[:16]}
+
+
 TASKS: dict[str, Callable[[], dict[str, Any]]] = {
     "compile": compile_sources,
+    "digest": digest_sources,
     "review": review_sources,
 }
 

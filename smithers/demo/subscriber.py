@@ -12,7 +12,7 @@ import threading
 from datetime import UTC, datetime
 from typing import Any
 
-from smithers import SmithersDB, create_smithers_db
+from smithers.db import SmithersDB, create_smithers_db
 
 
 def main(path: str) -> None:

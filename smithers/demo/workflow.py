@@ -11,10 +11,14 @@ import subprocess
 import sys
 from typing import Any
 
-from smithers import create_smithers_db
+from smithers.db import create_smithers_db
 
 # For each phase: the agent's task and the phase that follows when the agent has finished.
-STEPS = {"start": ("compile", "review"), "review": ("review", "approval")}
+STEPS = {
+    "start": ("compile", "review"),
+    "review": ("review", "approval"),
+    "approved": ("digest", "done"),
+}
 APPROVAL_SECONDS = 30.0
 
 
@@ -23,7 +27,7 @@ def main(path: str) -> None:
     with create_smithers_db(path) as db:
         phase, set_phase = db.state.signal("phase", "start")
         if not db.state.has("phase"):
-            set_phase("start", trigger="begin")
+            set_phase("start", trigger="workflow_begins")
         while phase() != "done":
             if phase() in STEPS:
                 task, following = STEPS[phase()]
@@ -31,14 +35,11 @@ def main(path: str) -> None:
                 report = _run_agent(task)
                 _say(f"the agent found {json.dumps(report)}")
                 with db.transaction():
-                    db.state.set(f"{task}_report", report, trigger="agent_finished")
-                    set_phase(following, trigger="agent_finished")
+                    db.state.set(f"{task}_report", report, trigger=f"{task}_finished")
+                    set_phase(following, trigger=f"{task}_finished")
             elif phase() == "approval":
                 _say('phase is "approval": waiting for somebody to write another one')
                 phase.wait(lambda now: now != "approval", APPROVAL_SECONDS)
-            elif phase() == "approved":
-                _say('phase is "approved", written by another program: finishing')
-                set_phase("done", trigger="workflow_finished")
             else:
                 raise SystemExit(f"there is no phase {phase()!r}")
         _say('phase is "done": the loop ends')

@@ -123,7 +123,7 @@ class StateHistory:
         if key is not None:
             check_key(key)
         where = None if key is None else {"key": key}
-        newest = self._database["transitions"].observe(
+        newest = self._database.table("transitions").observe(
             where, select="seq", order_by="seq DESC", limit=1
         )
         return TransitionStream(newest, self._pages(key), self._committed)
@@ -175,7 +175,7 @@ class TransitionStream(Observable[Transition]):
         *,
         scheduler: SchedulerBase | None = None,
     ) -> DisposableBase:
-        """Call `on_next` with every transition from now on; `on_completed` when the database closes.
+        """Call `on_next` with every transition from now on, `on_completed` at the close.
 
         Inside a transaction, "now" is its beginning. What `on_next` raises goes to `on_error`,
         else to the database's `on_observer_error`, and the next transition is told all the same.
@@ -187,7 +187,7 @@ class TransitionStream(Observable[Transition]):
                 observer.on_error,
                 observer.on_completed,
             )
-        told = cast("Callable[[Transition], None] | None", on_next) or _ignored
+        told = on_next or _ignored
         follower = _Follower(self._page, self._committed(), told)
         return self._newest.subscribe(
             lambda rows: follower.advance(rows[0]["seq"] if rows else 0),

@@ -26,7 +26,7 @@ class Reports:
     ) -> list[dict[str, Any]]:
         """Run one statement and return its rows; `SmithersDB.query` is its public face."""
         bound = self._bound(sql, params)
-        if not self._database.reads_only(sql, bound):
+        if not (_explains(sql) or self._database.reads_only(sql, bound)):
             if not write:
                 raise ValueError(f"this statement writes: pass write=True to allow it: {sql!r}")
             if self._read_only:
@@ -56,8 +56,9 @@ class Reports:
         if isinstance(params, Mapping) or "$" not in sql:
             return params
         numbered = _Numbered(params)
+        probe = sql if _explains(sql) else f"EXPLAIN -- {len(params)} parameters\n{sql}"
         try:
-            self._database.conn.execute(f"EXPLAIN {sql}", numbered)
+            self._database.conn.execute(probe, numbered)
         except sqlite3.ProgrammingError:
             if not numbered.asked:
                 return params
@@ -79,6 +80,11 @@ class _Numbered(dict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         self.asked = max(self.asked, int(name) if name.isdecimal() else 0)
         return super().__getitem__(name)
+
+
+def _explains(sql: str) -> bool:
+    # EXPLAIN only compiles what follows it, and cannot itself be explained.
+    return sql.lstrip()[:7].upper() == "EXPLAIN"
 
 
 def _told_apart(names: Iterable[str]) -> list[str]:

@@ -197,7 +197,7 @@ class StateStore:
         def value(rows: list[dict[str, Any]]) -> Any:
             return decode(rows[0]["value"], name=_name(key)) if rows else default
 
-        return self._database["state"].observe({"key": key}, select="value").decoded(value)
+        return self._database.table("state").observe({"key": key}, select="value").decoded(value)
 
     def observe_all(self) -> ObservableQuery[dict[str, Any]]:
         """Observe the whole state as a dict, sorted by key.
@@ -205,7 +205,7 @@ class StateStore:
         >>> db.state.observe_all().subscribe(print)
         {'attempts': 3, 'phase': 'review'}
         """
-        rows = self._database["state"].observe(order_by="key", select="key, value")
+        rows = self._database.table("state").observe(order_by="key", select="key, value")
         return rows.decoded(lambda found: _whole((row["key"], row["value"]) for row in found))
 
     def signal(self, key: str, default: Any = None) -> tuple[ObservableQuery[Any], SetState]:

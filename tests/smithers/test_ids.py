@@ -15,7 +15,9 @@ def test_an_id_is_read_back_from_its_text_and_from_its_number() -> None:
     assert transition_seq("t12") == transition_seq(12) == 12
 
 
-@pytest.mark.parametrize("id", ["", "t", "t0", "t01", "12", "T1", "t1 ", "t\u0661", "x1", 0, -1, 2**63])
+@pytest.mark.parametrize(
+    "id", ["", "t", "t0", "t01", "12", "T1", "t1 ", "t\u0661", "x1", 0, -1, 2**63]
+)
 def test_what_no_transition_can_be_called_is_not_found(id: Any) -> None:
     with pytest.raises(TransitionNotFound) as caught:
         transition_seq(id)

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -113,9 +114,13 @@ def test_update_loses_nothing_between_threads_and_calls_its_function_once(
 ) -> None:
     calls: list[int] = []
 
+    def more(n: int) -> int:
+        calls.append(n)
+        return n + 1
+
     def count(handle: SmithersDB) -> None:
         for _ in range(25):
-            handle.state.update("n", lambda n: calls.append(1) or n + 1, default=0)
+            handle.state.update("n", more, default=0)
 
     threads = [threading.Thread(target=count, args=(h,)) for h in (db, db, elsewhere, elsewhere)]
     for thread in threads:
@@ -238,9 +243,13 @@ def test_every_write_on_a_read_only_database_is_an_error_of_its_own(
     assert len(db.state.history()) == 1
 
 
+def _with_a_key(call: Callable[[SmithersDB, Any], Any], db: SmithersDB) -> Any:
+    return call(db, "a")
+
+
 CALLS: dict[str, Callable[[SmithersDB], Any]] = {
     **{name: write for name, write in WRITES.items() if name not in ("update", "signal")},
-    **{name: lambda db, call=call: call(db, "a") for name, call in CALLS_WITH_A_KEY.items()},
+    **{name: partial(_with_a_key, call) for name, call in CALLS_WITH_A_KEY.items()},
     "get_all": lambda db: db.state.get_all(),
     "keys": lambda db: db.state.keys(),
     "entries": lambda db: db.state.entries(),

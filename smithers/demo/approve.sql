@@ -1,0 +1,1 @@
+UPDATE state SET value = '"approved"' WHERE key = 'phase';
