@@ -1,0 +1,71 @@
+"""A cursor whose rows are fetched when its statement runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, cast
+
+from reactive_sqlite.dialect import sqlite3
+
+
+class Runner(Protocol):
+    """The connection, as a cursor needs it."""
+
+    def run(self, cursor: Cursor, sql: str, parameters: Any) -> None: ...
+    def run_many(self, cursor: Cursor, sql: str, rows: Iterable[Any]) -> None: ...
+    def run_script(self, cursor: Cursor, script: str) -> None: ...
+
+
+class Cursor(sqlite3.Cursor):
+    """A cursor of an observed connection; to its user it is like any other.
+
+    The rows are buffered, because a half-read statement would hide the commits of other processes
+    and make a later write of our own fail.
+    """
+
+    _rows: Iterator[Any] | None = None
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
+        self._runner.run(self, sql, parameters)
+        return self
+
+    def executemany(self, sql: str, seq_of_parameters: Iterable[Any], /) -> Cursor:
+        self._runner.run_many(self, sql, seq_of_parameters)
+        return self
+
+    def executescript(self, sql_script: str, /) -> Cursor:
+        self._runner.run_script(self, sql_script)
+        return self
+
+    def __next__(self) -> Any:
+        if self._rows is None:
+            raise StopIteration
+        return next(self._rows)
+
+    def fetchone(self) -> Any:
+        return next(self, None)
+
+    def fetchmany(self, size: int | None = None) -> list[Any]:
+        wanted = self.arraysize if size is None else size
+        return [row for _, row in zip(range(wanted), self, strict=False)]
+
+    def fetchall(self) -> list[Any]:
+        return list(self)
+
+    def close(self) -> None:
+        self._rows = None
+        super().close()
+
+    def run_now(self, sql: str, parameters: Any, *, many: bool) -> None:
+        """Execute in SQLite itself, and buffer the rows; called by the connection."""
+        self._rows = None
+        if many:
+            super().executemany(sql, parameters)
+        else:
+            super().execute(sql, parameters)
+        if self.description is not None:
+            self._rows = iter(super().fetchall())
+
+    @property
+    def _runner(self) -> Runner:
+        return cast(Runner, self.connection)

@@ -1,0 +1,46 @@
+"""SQLite's own counters: whether another connection has committed, whether the schema moved."""
+
+from __future__ import annotations
+
+from reactive_sqlite.connection import Connection
+from reactive_sqlite.dialect import quote
+
+
+class Versions:
+    """The counters of the main and the attached databases, as last looked at.
+
+    `PRAGMA data_version` moves for commits of other connections only, and inside a transaction it
+    is exact for that snapshot. The TEMP schema is left out: our own triggers move it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._names = ["main"]
+        self._data = self.read("data_version")
+        self._schema = self.read("schema_version")
+
+    def read(self, pragma: str) -> tuple[int, ...]:
+        """Return the counter of each database."""
+        raw = self._connection.raw
+        return tuple([raw(f"PRAGMA {quote(name)}.{pragma}")[0][0] for name in self._names])
+
+    @property
+    def data_pending(self) -> bool:
+        """Whether another connection has committed since `data_moved` was last asked."""
+        return self.read("data_version") != self._data
+
+    def data_moved(self) -> bool:
+        """Whether another connection has committed since this was last asked."""
+        before, self._data = self._data, self.read("data_version")
+        return self._data != before
+
+    def schema_moved(self) -> bool:
+        """Whether the schema, or the list of databases, is another one since last asked."""
+        listed = self._connection.raw("PRAGMA database_list")
+        names = [name for _, name, _ in listed if name != "temp"]
+        if names != self._names:
+            self._names = names
+            self._data = self.read("data_version")
+            self._schema = ()
+        before, self._schema = self._schema, self.read("schema_version")
+        return self._schema != before
