@@ -8,6 +8,7 @@ from typing import Any
 from reactive_sqlite.catalog import Catalog, Table
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.equality import kind_of
 from reactive_sqlite.pins import Literal, Parameter, Shape, prove
 from reactive_sqlite.region import Region, TableName
 from reactive_sqlite.statement import (
@@ -167,7 +168,7 @@ def _parameter(operand: Parameter, parameters: Any) -> Any:
 
 def _compares_plainly(table: Table, column: str, value: Any) -> bool:
     affinity = _affinity(table.columns[column].declared_type, strict="STRICT" in table.sql.upper())
-    kind = type(value)
+    kind = kind_of(value)
     if kind is bool:
         kind = int
     if kind is float and value != value:

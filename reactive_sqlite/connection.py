@@ -117,13 +117,14 @@ class Connection(sqlite3.Connection):
         self._check_open()
         if factory is None:
             return super().cursor(Cursor)
-        if isinstance(factory, type) and not issubclass(factory, Cursor):
-            # Rows and commits of a foreign class would pass us by: mix our methods in below it.
-            factory = type(factory.__name__, (factory, Cursor), {})
-        cursor = super().cursor(factory)
-        if not isinstance(cursor, Cursor):
+        kind: type[Any] = factory if isinstance(factory, type) else object
+        if not issubclass(kind, sqlite3.Cursor):
             raise TypeError("the factory of a cursor must be a class derived from sqlite3.Cursor")
-        return cursor
+        if not issubclass(kind, Cursor):
+            # Rows and commits of a foreign class would pass us by: mix our methods in below it.
+            mixed: Any = type(kind.__name__, (kind, Cursor), {})  # pyright: ignore
+            return super().cursor(mixed)
+        return super().cursor(kind)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
         return self.cursor().execute(sql, parameters)
@@ -166,7 +167,7 @@ class Connection(sqlite3.Connection):
         return False
 
     @property
-    def isolation_level(self) -> None:
+    def isolation_level(self) -> None:  # pyright: ignore
         """Always None; setting it through the C attribute would commit behind our back."""
         return None
 
@@ -177,7 +178,7 @@ class Connection(sqlite3.Connection):
                 "this connection is always in autocommit mode; use db.transaction() or BEGIN"
             )
 
-    def set_authorizer(self, authorizer_callback: Callable[..., int] | None, /) -> None:
+    def set_authorizer(self, authorizer_callback: Callable[..., int] | None) -> None:
         """Ask the callback as well; the connection's own recording goes on."""
         self._user_authorizer = authorizer_callback
         self._statements.clear()

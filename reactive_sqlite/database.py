@@ -58,7 +58,7 @@ class Database(sqlite_utils.Database):
         ...     db["orders"].insert({"id": 1, "paid": 0}, pk="id")
     """
 
-    conn: Connection
+    conn: Connection  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
         self,

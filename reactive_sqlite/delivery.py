@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from reactivex import abc
 
 from reactive_sqlite.equality import same_value
-from reactive_sqlite.signals.effect import Effect, create_effect
+from reactive_sqlite.signals.effect import create_effect
 from reactive_sqlite.signals.external import External, flush, publish, tracking
+from reactive_sqlite.signals.observer import Effect
 from reactive_sqlite.signals.owner import create_root, untrack
 
 NOTHING: Any = object()
@@ -173,9 +174,12 @@ class Subscription(abc.DisposableBase):
     def drain(self) -> None:
         """Hand out what is pending, on the scheduler where there is one."""
         if self._scheduler is not None:
-            self._scheduler.schedule(lambda *_: self._drain())
+            self._scheduler.schedule(self._scheduled)
         else:
             self._drain()
+
+    def _scheduled(self, scheduler: abc.SchedulerBase, state: Any = None) -> None:
+        self._drain()
 
     def _drain(self) -> None:
         with self._gate:

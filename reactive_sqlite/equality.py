@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 
-def same_value(old: Any, new: Any) -> bool:
+def same_value(old: object, new: object) -> bool:
     """Compare two values so that 1, 1.0, True and '1' differ and nan equals itself; JSON-like
     containers are compared by content."""
     if old is new:
         return True
-    kind = type(old)
+    kind: type[Any] = type(old)
     if kind is not type(new):
         return False
     if kind is float:
@@ -20,8 +20,14 @@ def same_value(old: Any, new: Any) -> bool:
     if kind is dict:
         return _same_dict(cast("dict[Any, Any]", old), cast("dict[Any, Any]", new))
     if kind is list or kind is tuple:
-        return len(old) == len(new) and all(map(same_value, old, new))
+        before, after = cast("list[Any]", old), cast("list[Any]", new)
+        return len(before) == len(after) and all(map(same_value, before, after))
     return bool(old == new)
+
+
+def kind_of(value: object) -> type[Any]:
+    """Return the value's exact type."""
+    return type(value)
 
 
 def same_rows(old: Sequence[tuple[Any, ...]], new: Sequence[tuple[Any, ...]]) -> bool:

@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 from sqlite_utils.utils import dedupe_keys
 
+from reactive_sqlite.equality import kind_of
 from reactive_sqlite.region import Region
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -101,9 +102,11 @@ def source_key(sql: str, parameters: Parameters, extra: Any = None) -> Any:
 
 
 def _typed(value: Any) -> tuple[Any, Any]:
+    kind = kind_of(value)
     # repr tells 0.0 from -0.0 and makes nan equal itself.
-    return type(value), repr(value) if type(value) is float else value
+    return kind, repr(value) if kind is float else value
 
 
 def _frozen(value: Any) -> Any:
-    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
+    kind = kind_of(value)
+    return bytes(value) if issubclass(kind, bytearray | memoryview) else value

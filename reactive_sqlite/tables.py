@@ -90,7 +90,7 @@ class Table(Observing, sqlite_utils.db.Table):
         if not self.exists():
             raise sqlite3.OperationalError(f"no such table: {self.name}")
         columns = self.pks
-        values = list(pk) if isinstance(pk, (list, tuple)) else [pk]
+        values: list[Any] = [*pk] if issubclass(type(pk), list | tuple) else [pk]
         if len(values) != len(columns):
             raise ValueError(f"the key of {self.name} is ({', '.join(columns)}), not {pk!r}")
         terms = [f"{quote(column)} = ?" for column in columns]
