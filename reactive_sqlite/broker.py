@@ -148,6 +148,14 @@ class Broker:
             source.seen = self._now()
             return fetched
 
+    def key_columns(self, source: Source) -> set[str]:
+        """Return the primary key of the one table that a followed query reads, else nothing."""
+        region = source.region
+        if region is None or region.everything or len(region.tables) != 1:
+            return set()
+        table = self.catalog.tables.get(next(iter(region.tables)))
+        return set(table.primary_key) if table is not None else set()
+
     def follow(self, source: Source, view: View) -> bool:
         """Keep the query current from now on; False when the open transaction of this thread must
         end first (the view is then told to `begin`). The lock is held."""

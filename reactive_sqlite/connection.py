@@ -167,12 +167,12 @@ class Connection(sqlite3.Connection):
         return False
 
     @property
-    def isolation_level(self) -> None:  # pyright: ignore
+    def isolation_level(self) -> None:
         """Always None; setting it through the C attribute would commit behind our back."""
         return None
 
     @isolation_level.setter
-    def isolation_level(self, value: str | None) -> None:
+    def isolation_level(self, value: str | None) -> None:  # pyright: ignore
         if value is not None:
             raise ValueError(
                 "this connection is always in autocommit mode; use db.transaction() or BEGIN"

@@ -1,10 +1,10 @@
 """Every error of this package that is not SQLite's own.
 
-    ReactiveError
-    ├── DatabaseClosed      a call arrived after close()
-    ├── DatabaseReplaced    the file under an open database is another one now, or gone
-    ├── NotReady            an accessor was read before its first value
-    └── CycleError          memos or effects that cannot settle
+ReactiveError
+├── DatabaseClosed      a call arrived after close()
+├── DatabaseReplaced    the file under an open database is another one now, or gone
+├── NotReady            an accessor was read before its first value
+└── CycleError          memos or effects that cannot settle
 """
 
 

@@ -7,7 +7,7 @@ here is one view of the rows: all of them, the first, its first value, or a deco
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -16,7 +16,9 @@ from reactivex.disposable import Disposable
 
 from reactive_sqlite.broker import Broker, Bundle, Publication
 from reactive_sqlite.delivery import Subscription
-from reactive_sqlite.equality import same_value
+from reactive_sqlite.diff import Diff, Key
+from reactive_sqlite.differences import by_columns, differences
+from reactive_sqlite.equality import kind_of, same_value
 from reactive_sqlite.errors import DatabaseClosed, ReactiveError
 from reactive_sqlite.signals.external import External, tracking
 from reactive_sqlite.source import Fetched, Source
@@ -198,6 +200,22 @@ class ObservableQuery(Observable[T]):
             skip_initial=self._skip,
         )
 
+    def diffs(self) -> Observable[Diff[Any]]:
+        """Emit how each list differs from the one before, as ordered steps; the first from [].
+
+        ``diff.apply(list)`` gives the next list. Rows of a single table whose primary key is among
+        the selected columns are updated in place; other rows are removed and inserted.
+
+        Raises (to `on_error`): TypeError, the value is not a list.
+
+        Example:
+            >>> shown = []
+            >>> def follow(diff):
+            ...     shown[:] = diff.apply(shown)
+            >>> db["todos"].observe().diffs().subscribe(follow)
+        """
+        return differences(self, self._row_key)
+
     # -- waiting ---------------------------------------------------------------------------------
 
     def wait(self, predicate: Callable[[T], bool] | None = None, timeout: float | None = None) -> T:
@@ -368,6 +386,12 @@ class ObservableQuery(Observable[T]):
         if isinstance(value, _Raised):
             raise value.error
         return cast(T, value)
+
+    def _row_key(self, rows: Sequence[Any]) -> Key | None:
+        columns = self._broker.key_columns(self._source)
+        if not columns or not all(kind_of(row) is dict and row.keys() >= columns for row in rows):
+            return None
+        return by_columns(tuple(columns))
 
     def _follow(self) -> None:
         self._source.dependents[self] = None

@@ -95,8 +95,10 @@ def _plain(value: Any, name: str, depth: int) -> Any:
 
     `json` alone would turn the keys 1, True and None into text and stop at cycles late.
     """
-    while (kind := type(value)) not in _PLAIN:
+    kind: type[Any] = type(value)
+    while kind not in _PLAIN:
         value = _converted(value, name)
+        kind = type(value)
     if kind in _SCALARS:
         return value
     if kind is float:
@@ -128,11 +130,12 @@ def _converted(value: Any, name: str) -> Any:
             return plain(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if hasattr(type(value), "__pydantic_validator__"):
+    kind: type[Any] = type(value)
+    if dataclasses.is_dataclass(kind):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+    if hasattr(kind, "__pydantic_validator__"):
         return value.model_dump(mode="json")
-    raise TypeError(f"{name}: {type(value).__name__} has no form in JSON: {_shown(value)}")
+    raise TypeError(f"{name}: {kind.__name__} has no form in JSON: {_shown(value)}")
 
 
 def _is_unicode(text: str) -> bool:

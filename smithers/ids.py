@@ -15,7 +15,7 @@ def transition_id(seq: int) -> str:
     return f"t{seq}"
 
 
-def transition_seq(id: str | int) -> int:
+def transition_seq(id: object) -> int:
     """Read the `seq` from a transition's id (`"t12"`) or from the number itself.
 
     Raises TransitionNotFound for text or a number that no transition can have, TypeError for

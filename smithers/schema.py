@@ -43,7 +43,7 @@ def migrations() -> Migrations:
     @steps(name="0001_state_and_history")
     def _state_and_history(db: Database) -> None:
         for statement in (*_STATE_AND_TRANSITIONS, *_OWN_CHANGES, *_FOREIGN_CHANGES):
-            db.execute(statement)
+            db.conn.execute(statement)
 
     return steps
 
@@ -57,8 +57,8 @@ def migrate(db: Database) -> None:
     migrations().apply(db)
     # The header belongs to us only where nobody else has written it.
     if marks in ((0, 0), (APPLICATION_ID, marks[1])):
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.conn.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def version(db: Database) -> int:
@@ -178,5 +178,5 @@ _FOREIGN_CHANGES = (
 
 
 def _marks(db: Database) -> tuple[int, int]:
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    return application, db.execute("PRAGMA user_version").fetchone()[0]
+    application = db.conn.execute("PRAGMA application_id").fetchone()[0]
+    return application, db.conn.execute("PRAGMA user_version").fetchone()[0]

@@ -50,6 +50,7 @@ ROWS = {
     "reactive_sqlite.broker": 4,
     "reactive_sqlite.waiting": 4,  # callbacks as waiting, for threads and tasks
     "reactive_sqlite.observation": 4,
+    "reactive_sqlite.differences": 4,  # lists as a stream of their differences
     "reactive_sqlite.many": 4,  # tuples of queries, streams of change sets
     "reactive_sqlite.incremental": 4,
     "reactive_sqlite.inotify": 4,  # Linux's file events, for `watcher`

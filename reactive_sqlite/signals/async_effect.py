@@ -202,7 +202,7 @@ class AsyncEffect(Effect):
             del state.held[me]
             if changes:
                 marked = self.stale
-                publish_held(changes)
+                publish_held(changes, me)
                 if self.stale and not marked:
                     self.own = True
             if state.queue or state.inbox:

@@ -202,7 +202,7 @@ class SyncEffect(Effect):
             wrote = False
             if changes:
                 wrote = True
-                publish_held(changes)
+                publish_held(changes, me)
                 changes.clear()
             if state.clock != start and not self.stale and self.fn is not None:
                 self._look_again(start, wrote=wrote)
@@ -258,7 +258,7 @@ class ScheduledEffect(SyncEffect):
             finally:
                 _acquire()
                 if changes:  # it acted at once
-                    publish_held(changes)
+                    publish_held(changes, me)
                     changes.clear()
         return None
 

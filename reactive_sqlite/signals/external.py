@@ -87,6 +87,7 @@ def publish(changes: Sequence[tuple[External[Any], Any]], on_error: ErrorSink) -
     thread runs them; `flush` runs them here, if nobody else is about to.
     """
     state = STATE
+    me = get_ident()
     with state.lock:
         state.clock = stamp = state.clock + 1
         for leaf, value in changes:
@@ -94,7 +95,7 @@ def publish(changes: Sequence[tuple[External[Any], Any]], on_error: ErrorSink) -
             leaf.stamp = stamp
         for leaf, _ in changes:
             if leaf.subs:
-                mark(leaf, on_error)
+                mark(leaf, me, on_error)
 
 
 def flush(on_error: ErrorSink) -> None:

@@ -33,13 +33,14 @@ class Ring(BaseException):
     """
 
 
-def mark(node: Node, sink: ErrorSink | None = None) -> None:
+def mark(node: Node, me: int, sink: ErrorSink | None = None) -> None:
     """Tell everything downstream of `node` that it may be out of date."""
-    me = get_ident()
-    due = STATE.queue if not STATE.deliverer or STATE.deliverer == me else STATE.inbox
-    stack = [node.subs]
-    while stack:
-        for observer in stack.pop():
+    state = STATE
+    due = state.queue if not state.deliverer or state.deliverer == me else state.inbox
+    below = node.subs
+    stack: list[dict[Node, None]] = []
+    while True:
+        for observer in below:
             if not observer.stale:
                 observer.stale = True
                 if observer.is_memo:
@@ -47,9 +48,12 @@ def mark(node: Node, sink: ErrorSink | None = None) -> None:
                 else:
                     observer.sink = sink
                     due.append(observer)
+        if not stack:
+            return
+        below = stack.pop()
 
 
-def publish_held(changes: Held, reverted: Collection[Node] = ()) -> None:
+def publish_held(changes: Held, me: int, reverted: Collection[Node] = ()) -> None:
     """Tell the observers of what a batch or a run wrote, now that it has ended."""
     state = STATE
     state.pending -= len(changes)
@@ -57,12 +61,9 @@ def publish_held(changes: Held, reverted: Collection[Node] = ()) -> None:
     state.clock += 1
     for node, (old, changed, before) in changes.items():
         if node.subs:
-            if node.equals is None:
-                if same_value(node.value, old):
-                    node.same = changed, before
-            elif node in reverted:
+            if same_value(node.value, old) if node.equals is None else node in reverted:
                 node.same = changed, before
-            mark(node)
+            mark(node, me)
 
 
 def settle(node: Node) -> bool:
@@ -237,11 +238,12 @@ def same_value(a: object, b: object) -> bool:
         return False
     if a == b:
         return True
-    if isinstance(a, float):
-        return a != a and b != b
+    if a == a or b == b:
+        return False
+    # Not a number; a complex one may still differ in its other part.
     if isinstance(a, complex) and isinstance(b, complex):
         return same_value(a.real, b.real) and same_value(a.imag, b.imag)
-    return False
+    return True
 
 
 def name_cycle(memo: Node, error: BaseException, me: int) -> None:

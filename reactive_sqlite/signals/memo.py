@@ -215,7 +215,7 @@ class Memo(Owner, Node, Generic[T]):
             if changes is not None:
                 del state.held[me]
                 if changes:
-                    publish_held(changes)
+                    publish_held(changes, me)
                     state.wrote = True
             if state.waiting:
                 state.condition.notify_all()

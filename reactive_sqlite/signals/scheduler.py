@@ -28,9 +28,45 @@ LOOP_PATIENCE = 0.005
 HELP_AFTER = 0.5
 
 by_order = attrgetter("order")
+_acquire, _release = STATE.lock.acquire, STATE.lock.release
 
 
-class batch:
+class Batch:
+    """The block that `batch()` opens. It is the same for all: what is open is known by thread."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        me = get_ident()
+        if me in STATE.held:  # in a batch already, or in a run, which is one
+            STATE.nested[me] = STATE.nested.get(me, 0) + 1
+        else:
+            STATE.held[me] = {}
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        me = get_ident()
+        nested = STATE.nested
+        if nested and (depth := nested.get(me)):
+            if depth > 1:
+                nested[me] = depth - 1
+            else:
+                del nested[me]
+            return
+        errors: list[Exception] = []
+        _release_held(me, errors)
+        if errors:
+            _raise_from_batch(errors, error)
+
+
+_BATCH = Batch()
+
+
+def batch() -> Batch:
     """Hold effects back until the block ends, then run each that is due once.
 
     Values written inside are read at once, by memos too. Blocks nest; effects run at the end of the
@@ -40,35 +76,7 @@ class batch:
             set_first("Ada")
             set_last("Lovelace")
     """
-
-    __slots__ = ("changes",)
-
-    def __enter__(self) -> None:
-        me = get_ident()
-        held = STATE.held
-        self.changes: Held | None = None
-        if me not in held:
-            self.changes = held[me] = {}
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        changes = self.changes
-        if changes is None:
-            return
-        errors: list[Exception] = []
-        _release_held(changes, errors)
-        if not errors:
-            return
-        if error is None:
-            raise one_error(errors, "effects failed")
-        if isinstance(error, Exception):
-            raise ExceptionGroup("a batch and the effects it caused failed", [error, *errors])
-        for one in errors:
-            report(one)
+    return _BATCH
 
 
 def raise_settled() -> None:
@@ -161,7 +169,7 @@ def deliver(
         if due:  # interrupted: keep what is left for the next change
             state.queue[:0] = due[position:]
         if changes:
-            publish_held(changes)
+            publish_held(changes, me)
         del state.held[me]
         state.deliverer = 0
         if state.takers:
@@ -195,22 +203,38 @@ def loop_runs() -> bool:
     return asyncio is not None and asyncio._get_running_loop() is not None
 
 
-def _release_held(changes: Held, errors: list[Exception]) -> None:
+def _release_held(me: int, errors: list[Exception]) -> None:
     """End this thread's batch: tell the observers, and run what is due."""
     state = STATE
-    reverted: set[Node] = set()
-    for node in list(changes):
-        if node.equals and _is_reverted(node, changes[node][0], errors):
-            reverted.add(node)
-    state.lock.acquire()
+    changes = state.held[me]
+    reverted: list[Node] = []
+    for node in changes:
+        if node.equals:
+            reverted = [
+                node
+                for node, (old, _, _) in list(changes.items())
+                if node.equals and _is_reverted(node, old, errors)
+            ]
+            break
+    _acquire()
     try:
-        del state.held[get_ident()]
+        del state.held[me]
         if changes:
-            publish_held(changes, reverted)
+            publish_held(changes, me, reverted)
         if state.queue or state.inbox:
             settle_now(errors)
     finally:
-        state.lock.release()
+        _release()
+
+
+def _raise_from_batch(errors: list[Exception], error: BaseException | None) -> None:
+    """Raise what effects raised at the end of a batch, together with what its body raised."""
+    if error is None:
+        raise one_error(errors, "effects failed")
+    if isinstance(error, Exception):
+        raise ExceptionGroup("a batch and the effects it caused failed", [error, *errors])
+    for one in errors:
+        report(one)
 
 
 def _is_reverted(node: Node, old: Any, errors: list[Exception]) -> bool:
@@ -238,19 +262,19 @@ def _file(error: Exception, sink: ErrorSink | None, errors: list[Exception]) -> 
     if sink is None and not STATE.foreign:
         errors.append(error)
         return
-    STATE.lock.release()
+    _release()
     try:
         (sink or report)(error)
     finally:
-        STATE.lock.acquire()
+        _acquire()
 
 
 def _call_watchers_unlocked() -> None:
-    STATE.lock.release()
+    _release()
     try:
         call_watchers()
     finally:
-        STATE.lock.acquire()
+        _acquire()
 
 
 def _hand_over(deadline: float) -> bool:

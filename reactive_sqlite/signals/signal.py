@@ -77,7 +77,9 @@ class Signal(Node, Generic[T]):
         try:
             old = self.value
             if value is old or (
-                kind is type(old) and kind in SCALARS and (value == old or same_value(value, old))
+                kind is type(old)
+                and kind in SCALARS
+                and (value == old or (value != value and same_value(value, old)))
             ):
                 return old
             self._store(value, old)
@@ -127,7 +129,7 @@ class Signal(Node, Generic[T]):
                 held[self] = old, changed, state.clock - 1
                 state.pending += 1
         elif self.subs:
-            mark(self)
+            mark(self, me)
             if state.queue or state.relief:
                 raise_settled()
 

@@ -101,6 +101,7 @@ class State:
         "home",
         "inbox",
         "lock",
+        "nested",
         "nesting",
         "others",
         "owner",
@@ -127,6 +128,7 @@ class State:
         self.others: dict[int, tuple[Recorder | None, Owner | None]] = {}
         # Changes that are stored but not yet told to observers, by thread, and their number.
         self.held: dict[int, Held] = {}
+        self.nested: dict[int, int] = {}  # batches inside a batch or run, by thread
         self.pending = 0
         # Delivery: what the deliverer itself caused, and what other threads put in.
         self.queue: list[Node] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 1 for an error, 2 for wrong usage."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character must not end the command.
-        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(args, prog_name="smithers", standalone_mode=False)
         sys.stdout.flush()

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from reactivex import Observable
 from reactivex import operators as ops
 
 from smithers import SmithersDB, Transition, TransitionNotFound
@@ -57,14 +56,14 @@ def test_every_write_outside_a_transaction_is_a_commit(db: SmithersDB) -> None:
 def test_what_a_transaction_writes_by_any_road_is_one_commit(db: SmithersDB) -> None:
     db.state.set("a", 0)
     with db.transaction():
-        db.database.execute("UPDATE state SET value = '1'")
+        db.database.conn.execute("UPDATE state SET value = '1'")
         first = db.state.set("b", 1)
         with db.transaction():
             db.state.set_many({"c": 1, "d": 1})
         with pytest.raises(ZeroDivisionError), db.transaction():
             db.state.set("e", 1)
             _ = 1 / 0
-        db.database.execute("UPDATE state SET value = '5' WHERE key = 'c'")
+        db.database.conn.execute("UPDATE state SET value = '5' WHERE key = 'c'")
         last = db.state.update("d", lambda n: n + 1)
     db.state.set("z", 1)
     assert commits(db) == [["t1"], ["t2", "t3", "t4", "t5", "t6", "t7"], ["t8"]]
@@ -202,9 +201,9 @@ def test_transitions_that_were_rolled_back_never_come(
         db.state.transitions().subscribe(recorder)
         _ = 1 / 0
     db.state.set("a", 4)
-    db.database.execute("BEGIN")
+    db.database.conn.execute("BEGIN")
     db.state.set("a", 5)
-    db.database.execute("ROLLBACK")
+    db.database.conn.execute("ROLLBACK")
     db.state.set("a", 6)
     assert [t.value for t in recorder.values] == [4, 6]
 
@@ -212,10 +211,10 @@ def test_transitions_that_were_rolled_back_never_come(
 def test_a_subscriber_in_a_textual_transaction_misses_nothing_after_its_rollback(
     db: SmithersDB, recorder: Recorder[Transition]
 ) -> None:
-    db.database.execute("BEGIN")
+    db.database.conn.execute("BEGIN")
     db.state.set_many({"a": 1, "b": 2})
     db.state.transitions().subscribe(recorder)
-    db.database.execute("ROLLBACK")
+    db.database.conn.execute("ROLLBACK")
     db.state.set("a", 3)
     assert [(t.id, t.value) for t in recorder.values] == [("t1", 3)]
 
@@ -255,13 +254,15 @@ def test_disposed_transitions_stop_and_closing_completes_the_rest(
 
 
 def test_transitions_take_the_operators_of_reactivex(
-    db: SmithersDB, recorder: Recorder[Any]
+    db: SmithersDB, recorder: Recorder[Transition]
 ) -> None:
-    values: Observable[int] = db.state.transitions("n").pipe(ops.map(lambda t: int(t.value)))
-    values.pipe(ops.filter(lambda n: n > 1), ops.take(2)).subscribe(recorder)
+    def large(transition: Transition) -> bool:
+        return bool(transition.value > 1)
+
+    db.state.transitions("n").pipe(ops.filter(large), ops.take(2)).subscribe(recorder)
     for n in range(5):
         db.state.set("n", n)
-    assert (recorder.values, recorder.completed) == ([2, 3], 1)
+    assert ([t.value for t in recorder.values], recorder.completed) == ([2, 3], 1)
 
 
 def test_a_follower_far_behind_reads_on_in_pages(

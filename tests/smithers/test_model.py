@@ -22,8 +22,10 @@ from smithers import SmithersDB, Transition, TransitionNotFound, create_smithers
 from smithers.codec import encode
 from tests.recorder import Recorder
 
+VALUES: list[Any] = [None, 0, 1, True, 1.0, "x", "", [1, {"k": []}], {"b": 1, "a": 2}]
+
 keys = st.sampled_from(["a", "b", "c", "ü'"])
-values = st.sampled_from([None, 0, 1, True, 1.0, "x", "", [1, {"k": []}], {"b": 1, "a": 2}])
+values: st.SearchStrategy[Any] = st.sampled_from(VALUES)
 triggers = st.none() | st.sampled_from(["t", ""])
 
 
@@ -149,7 +151,7 @@ class StateModel(RuleBasedStateMachine):
     def transaction(self, key: str, value: Any, other: str) -> None:
         with self.db.transaction():
             self.db.state.set(key, value, "one")
-            self.db.database.execute("UPDATE state SET value = '9' WHERE key = ?", [key])
+            self.db.database.conn.execute("UPDATE state SET value = '9' WHERE key = ?", [key])
             self.db.state.set(other, value, "two")
         before = shown_before(self.state.get(key))
         first = (key, before, text(value), False, "one")

@@ -12,6 +12,7 @@ import pytest
 
 from reactive_sqlite import create_effect, create_memo, create_root
 from smithers import SmithersDB
+from smithers.storage.state import SetState
 from tests.recorder import Recorder
 
 
@@ -103,9 +104,12 @@ def test_a_setter_given_a_function_updates_atomically(
 ) -> None:
     pairs = [handle.state.signal("n", 0) for handle in (db, elsewhere)]
 
-    def count(set_n: Any) -> None:
+    def more(n: int) -> int:
+        return n + 1
+
+    def count(set_n: SetState) -> None:
         for _ in range(25):
-            set_n(lambda n: n + 1, trigger="count")
+            set_n(more, trigger="count")
 
     threads = [threading.Thread(target=count, args=(set_n,)) for _, set_n in pairs]
     for thread in threads:

@@ -271,20 +271,20 @@ def test_the_sqlite3_command_line_is_recorded_like_any_other_program(
 def test_a_fresh_file_carries_our_marks_and_version(path: Path) -> None:
     database = sqlite_utils.Database(str(path))
     assert version(database) == SCHEMA_VERSION == len(migrations().applied(database))
-    assert database.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
-    assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    assert database.conn.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+    assert database.conn.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
     assert set(TABLES) <= set(database.table_names())
     database.close()
 
 
 def test_the_marks_of_another_program_are_left_alone() -> None:
     database = sqlite_utils.Database(memory=True)
-    database.execute("PRAGMA user_version = 7")
+    database.conn.execute("PRAGMA user_version = 7")
     assert version(database) == 0, "the 7 is not a version of ours"
     with database.atomic():
         migrate(database)
-    assert database.execute("PRAGMA user_version").fetchone() == (7,)
-    assert database.execute("PRAGMA application_id").fetchone() == (0,)
+    assert database.conn.execute("PRAGMA user_version").fetchone() == (7,)
+    assert database.conn.execute("PRAGMA application_id").fetchone() == (0,)
     assert version(database) == SCHEMA_VERSION
     database.close()
 

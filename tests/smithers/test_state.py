@@ -24,7 +24,8 @@ def test_a_fresh_database_is_empty(db: SmithersDB) -> None:
 
 
 def test_a_value_is_read_back_with_its_type(db: SmithersDB) -> None:
-    for value in (None, True, 0, 1.0, 10**30, "", "ü", [1, [2]], {"b": 1, "a": {}}):
+    values: list[Any] = [None, True, 0, 1.0, 10**30, "", "ü", [1, [2]], {"b": 1, "a": {}}]
+    for value in values:
         db.state.set("key", value)
         assert repr(db.state.get("key")) == repr(value)
 
