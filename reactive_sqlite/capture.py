@@ -219,21 +219,15 @@ class Capture:
 
     def settle(self) -> None:
         """Make the triggers that could not be made while a transaction was open."""
-        for capture in self.tables.values():
+        for name, capture in self.tables.items():
             if capture.installed != capture.wanted:
-                self._install(capture)
+                self._install_on(name, capture)
 
     def reinstall(self) -> None:
         """Make every trigger anew, on the tables as they are now."""
         self.remove_triggers()
-        for name, capture in list(self.tables.items()):
-            table = self._find(name)
-            if table is None or not table.capturable:
-                continue  # it may come back; the next schema change looks again
-            capture.table = table
-            capture.watched = tuple(c for c in capture.watched if c in table.columns)
-            capture.pinned = tuple(c for c in capture.pinned if c in table.columns)
-            self._install(capture)
+        for name, capture in self.tables.items():
+            self._install_on(name, capture)
 
     def remove_triggers(self) -> None:
         """Drop our triggers, also those whose table another process has dropped."""
@@ -303,6 +297,16 @@ class Capture:
         for kind in "iud":
             self._connection.raw(f"DROP TRIGGER IF EXISTS temp.{_trigger(capture, kind)}")
         capture.installed = None
+
+    def _install_on(self, name: TableName, capture: TableCapture) -> None:
+        """Make the triggers on the table as it is now."""
+        table = self._find(name)
+        if table is None or not table.capturable:
+            return  # it may come back; the next schema change looks again
+        capture.table = table
+        capture.watched = tuple(c for c in capture.watched if c in table.columns)
+        capture.pinned = tuple(c for c in capture.pinned if c in table.columns)
+        self._install(capture)
 
     def _install(self, capture: TableCapture) -> None:
         if capture.installed is not None:

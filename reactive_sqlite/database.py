@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import sqlite_utils
 from reactivex import Observable
@@ -211,15 +211,15 @@ class Database(sqlite_utils.Database):
     def execute(
         self, sql: str, parameters: Sequence[Any] | dict[str, Any] | None = None
     ) -> sqlite3.Cursor:
-        """Execute one statement and return its cursor; a write outside a transaction is committed."""
-        return super().execute(sql, parameters)
+        """Execute one statement; outside a transaction, a write is committed at once."""
+        return cast(Any, super()).execute(sql, parameters)
 
     def query(
         self, sql: str, params: Sequence[Any] | dict[str, Any] | None = None
     ) -> Generator[dict[str, Any], None, None]:
         """Execute a statement that returns rows and iterate over them as dicts."""
         self._check_open()
-        return super().query(sql, params)
+        return cast(Any, super()).query(sql, params)
 
     def table(self, table_name: str, **kwargs: Any) -> Table:
         """Return the table, with `observe` and `observe_row`."""

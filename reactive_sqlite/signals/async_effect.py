@@ -20,7 +20,6 @@ from types import coroutine
 from typing import Any
 
 from .graph import attach, detach, publish_held, settle
-from .memo import MISSING
 from .observer import Effect
 from .owner import Tracked, disown, handled, one_error, raise_all, release_owned
 from .scheduler import call_watchers, settle_now
@@ -37,11 +36,9 @@ class AsyncEffect(Effect):
         "kept",
         "loop",
         "own",
-        "previous",
         "publishing",
         "reads",
         "task",
-        "value",
         "waking",
     )
     dirty = True  # whether a change concerns it is decided by `run`, read by read
@@ -55,9 +52,7 @@ class AsyncEffect(Effect):
             raise RuntimeError(
                 "create_effect: an async effect needs a running event loop on this thread"
             ) from None
-        super().__init__(fn, name)
-        self.previous = initial is not MISSING
-        self.value = initial
+        super().__init__(fn, initial, name)
         self.context = copy_context()
         self.reads: dict[Node, int] = {}  # what this run has read, and at which clock
         self.kept: dict[Node, None] = {}  # subscriptions of the last run, not read again so far

@@ -7,11 +7,11 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .graph import link, publish_held
-from .memo import MISSING, is_async
+from .memo import is_async
 from .observer import Effect
 from .owner import handled, one_error, release_owned, untrack
 from .scheduler import call_watchers, report, settle_now
-from .state import STATE, Held, Node
+from .state import MISSING, STATE, Held, Node
 
 if TYPE_CHECKING:
     from reactivex.abc import SchedulerBase
@@ -110,18 +110,13 @@ def on(
 class SyncEffect(Effect):
     """An effect that runs on the thread that delivers."""
 
-    __slots__ = ("previous", "value")
-
-    def __init__(self, fn: Callable[..., Any], initial: Any, name: str | None) -> None:
-        super().__init__(fn, name)
-        self.previous = initial is not MISSING
-        self.value = initial
+    __slots__ = ()
 
     def start(self) -> None:
         """Run for the first time; an error that no `catch_error` takes ends it and is raised."""
         state = STATE
         me = get_ident()
-        errors: list[Exception] = []
+        errors: list[Exception] | None = None
         _acquire()
         try:
             if me in state.held:
@@ -134,18 +129,22 @@ class SyncEffect(Effect):
                 finally:
                     del state.held[me]
                     if state.queue or state.inbox:
+                        errors = []
                         settle_now(errors)
         finally:
             _release()
-        try:
-            if failed is not None:
-                self.dispose()
-                errors.insert(0, failed)
-        finally:
-            if state.flips:
-                call_watchers()
-        if errors:
-            raise one_error(errors, "effects failed")
+        if failed is not None or errors:
+            self._fail(failed, errors or [])
+        if state.flips:
+            call_watchers()
+
+    def _fail(self, failed: Exception | None, errors: list[Exception]) -> None:
+        """Raise what came out of the first run and of what it caused."""
+        if failed is not None:
+            errors = [failed, *errors]
+            self.dispose()
+        call_watchers()
+        raise one_error(errors, "effects failed")
 
     def run(self, me: int, changes: Held | None) -> Exception | None:
         state = STATE

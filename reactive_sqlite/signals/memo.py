@@ -27,11 +27,10 @@ from .owner import (
 )
 from .scheduler import call_watchers, raise_settled
 from .signal import Accessor, Equals
-from .state import SCALARS, STATE, Held, Node, Owner
+from .state import MISSING, SCALARS, STATE, Held, Node, Owner
 
 T = TypeVar("T")
 
-MISSING: Any = object()
 UNSET: Any = None
 CO_COROUTINE = 0x80
 
@@ -130,32 +129,7 @@ class Memo(Owner, Node, Generic[T]):
             raise_all(errors, "cleanups failed")
 
     def recompute(self, me: int) -> None:
-        # A run that another thread's write fell into is thrown away, its error too: what readers
-        # get belongs to one state of the graph.
-        while self._attempt(me):
-            pass
-
-    def _refresh(self) -> None:
-        state = STATE
-        _acquire()
-        try:
-            if (
-                (self.seen != state.clock or self.volatile)
-                and (self.stale or not self.live or state.pending)
-                and self.fn is not None
-            ):
-                settle(self)
-                if state.wrote and get_ident() not in state.held:
-                    state.wrote = False
-                    if state.queue:
-                        raise_settled()
-        finally:
-            _release()
-            if state.flips:
-                call_watchers()
-
-    def _attempt(self, me: int) -> bool:
-        """Run once; True if the run must be thrown away and repeated."""
+        """Run once; the memo is still dirty afterwards when the run had to be thrown away."""
         state = STATE
         fn, start = self.fn, state.clock
         raw: list[Node] = []
@@ -221,13 +195,13 @@ class Memo(Owner, Node, Generic[T]):
                 state.condition.notify_all()
         if state.rings and me in state.rings:
             self._give_way(me)
-            return False
+            return
         if self.fn is None:
             self._end(value, failure)
-            return False
+            return
         if state.cycles and failure is not None and me in state.cycles:
             name_cycle(self, failure, me)
-        return self._keep(raw, start, value, same, failure, me)
+        self._keep(raw, start, value, same, failure, me)
 
     def _keep(
         self,
@@ -237,8 +211,12 @@ class Memo(Owner, Node, Generic[T]):
         same: bool | None,
         failure: Exception | None,
         me: int,
-    ) -> bool:
-        """Take over a run's result, unless a write of another thread fell into it."""
+    ) -> None:
+        """Take over a run's result.
+
+        Unless another thread's write fell into it: then the run is thrown away, its error too, and
+        is done again. What readers get belongs to one state of the graph.
+        """
         state = STATE
         if raw != self.raw:
             link(self, raw)
@@ -249,7 +227,7 @@ class Memo(Owner, Node, Generic[T]):
                 if source.stamp > start:
                     if source.by != me:
                         self.dirty = True
-                        return True
+                        return
                     stamp = state.clock
         else:
             self.stale = False
@@ -267,11 +245,29 @@ class Memo(Owner, Node, Generic[T]):
                 same = value is old or (type(value) in SCALARS and same_value(value, old))
             if same:
                 self.seen = start
-                return False
+                return
             self.value = value
         self.stamp = stamp
         self.seen = start  # last: readers without the lock trust it
-        return False
+
+    def _refresh(self) -> None:
+        state = STATE
+        _acquire()
+        try:
+            if (
+                (self.seen != state.clock or self.volatile)
+                and (self.stale or not self.live or state.pending)
+                and self.fn is not None
+            ):
+                settle(self)
+                if state.wrote and get_ident() not in state.held:
+                    state.wrote = False
+                    if state.queue:
+                        raise_settled()
+        finally:
+            _release()
+            if state.flips:
+                call_watchers()
 
     def _give_way(self, me: int) -> None:
         """Give up a run that is part of a ring of waiting threads, or lies inside such a run."""

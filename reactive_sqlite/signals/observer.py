@@ -8,7 +8,7 @@ from typing import Any
 from .graph import unlink
 from .owner import adopt, disown, raise_all, release_owned
 from .scheduler import call_watchers
-from .state import STATE, ErrorSink, Node, Owner
+from .state import MISSING, STATE, ErrorSink, Node, Owner
 
 _next_order = count().__next__
 
@@ -25,23 +25,27 @@ class Effect(Owner, Node):
         "fn",
         "name",
         "order",
+        "previous",
         "raw",
         "running",
         "seen",
         "sink",
         "sources",
         "stale",
+        "value",
     )
     live = True
     dirty = False
     stamp = -1
 
-    def __init__(self, fn: Any, name: str | None) -> None:
+    def __init__(self, fn: Any, initial: Any, name: str | None) -> None:
         if STATE.owner is not None or STATE.others:
             adopt(self)
         else:
             self.parent = self.owned = self.cleanups = None
         self.fn = fn
+        self.previous = initial is not MISSING
+        self.value = initial
         self.name = name
         self.sources = self.raw = ()
         self.stale = False

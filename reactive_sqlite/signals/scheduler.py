@@ -58,9 +58,12 @@ class Batch:
                 del nested[me]
             return
         errors: list[Exception] = []
-        _release_held(me, errors)
-        if errors:
-            _raise_from_batch(errors, error)
+        if STATE.held[me] or STATE.queue or STATE.inbox:
+            _release_held(me, errors)
+            if errors:
+                _raise_from_batch(errors, error)
+        else:
+            del STATE.held[me]
 
 
 _BATCH = Batch()

@@ -10,6 +10,8 @@ from ..errors import CycleError
 
 SCALARS = frozenset((int, float, str, bytes, bool, complex, type(None)))
 
+MISSING: Any = object()  # for arguments that may be None
+
 Recorder: TypeAlias = "Callable[[Node], object]"
 ErrorSink: TypeAlias = "Callable[[BaseException], None]"
 Held: TypeAlias = "dict[Node, tuple[Any, int, int]]"
