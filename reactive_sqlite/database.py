@@ -212,14 +212,16 @@ class Database(sqlite_utils.Database):
         self, sql: str, parameters: Sequence[Any] | dict[str, Any] | None = None
     ) -> sqlite3.Cursor:
         """Execute one statement; outside a transaction, a write is committed at once."""
-        return cast(Any, super()).execute(sql, parameters)
+        cursor: sqlite3.Cursor = cast(Any, super()).execute(sql, parameters)
+        return cursor
 
     def query(
         self, sql: str, params: Sequence[Any] | dict[str, Any] | None = None
     ) -> Generator[dict[str, Any], None, None]:
         """Execute a statement that returns rows and iterate over them as dicts."""
         self._check_open()
-        return cast(Any, super()).query(sql, params)
+        rows: Generator[dict[str, Any], None, None] = cast(Any, super()).query(sql, params)
+        return rows
 
     def table(self, table_name: str, **kwargs: Any) -> Table:
         """Return the table, with `observe` and `observe_row`."""

@@ -32,12 +32,13 @@ _IDLE: Any = object()
 
 
 class _Raised:
-    """An error in the place of a value."""
+    """An error in the place of a value; it knows the last value that was told before it."""
 
-    __slots__ = ("error",)
+    __slots__ = ("error", "told")
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, told: Any = _IDLE) -> None:
         self.error = error
+        self.told = told
 
 
 class ObservableQuery(Observable[T]):
