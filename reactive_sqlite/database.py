@@ -22,8 +22,8 @@ from reactive_sqlite.errors import DatabaseClosed, DatabaseReplaced
 from reactive_sqlite.many import changes, observe_many
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.opening import connect
-from reactive_sqlite.projection import all_rows, first_row, first_value
-from reactive_sqlite.source import Fetched, frozen_parameters
+from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
+from reactive_sqlite.source import frozen_parameters
 from reactive_sqlite.statement import PRAGMA, read_actions
 from reactive_sqlite.tables import Table, View
 from reactive_sqlite.watcher import Watcher
@@ -118,19 +118,19 @@ class Database(sqlite_utils.Database):
         Example:
             >>> db.observe("SELECT * FROM users WHERE age > ?", [30]).subscribe(print)
         """
-        return self._observed(sql, params, all_rows, skip_initial=skip_initial)
+        return self._observed(sql, params, ALL_ROWS, skip_initial=skip_initial)
 
     def observe_one(
         self, sql: str, params: Any = (), *, skip_initial: bool = False
     ) -> ObservableQuery[dict[str, Any] | None]:
         """Observe the first row of a query, None when there is none. See `observe`."""
-        return self._observed(sql, params, first_row, skip_initial=skip_initial)
+        return self._observed(sql, params, FIRST_ROW, skip_initial=skip_initial)
 
     def observe_value(
         self, sql: str, params: Any = (), *, skip_initial: bool = False
     ) -> ObservableQuery[Any]:
         """Observe the first column of the first row, None when there is none. See `observe`."""
-        return self._observed(sql, params, first_value, skip_initial=skip_initial)
+        return self._observed(sql, params, FIRST_VALUE, skip_initial=skip_initial)
 
     def observe_many(self, *queries: ObservableQuery[Any]) -> Observable[tuple[Any, ...]]:
         """Observe several queries together: one tuple per commit, all its values from that commit.
@@ -253,13 +253,13 @@ class Database(sqlite_utils.Database):
     # -- private -------------------------------------------------------------------------------
 
     def _observed(
-        self, sql: str, params: Any, project: Callable[[Fetched], Any], *, skip_initial: bool
+        self, sql: str, params: Any, projection: Projection, *, skip_initial: bool
     ) -> ObservableQuery[Any]:
         self._check_open()
         source = self.broker.source(sql, frozen_parameters(params))
         if not source.live:
             self.broker.check_query(source)
-        return ObservableQuery(self.broker, source, project, skip_initial=skip_initial)
+        return ObservableQuery(self.broker, source, projection, skip_initial=skip_initial)
 
     def _shut(self, error: BaseException | None) -> None:
         watcher, self._watcher = self._watcher, None

@@ -18,8 +18,9 @@ from reactive_sqlite.broker import Broker, Bundle, Publication
 from reactive_sqlite.delivery import Subscription
 from reactive_sqlite.diff import Diff, Key
 from reactive_sqlite.differences import by_columns, differences
-from reactive_sqlite.equality import kind_of, same_value
+from reactive_sqlite.equality import kind_of
 from reactive_sqlite.errors import DatabaseClosed, ReactiveError
+from reactive_sqlite.projection import Decoded, Projection
 from reactive_sqlite.signals.external import External, tracking
 from reactive_sqlite.source import Fetched, Source
 from reactive_sqlite.waiting import newest, wait_for
@@ -32,13 +33,12 @@ _IDLE: Any = object()
 
 
 class _Raised:
-    """An error in the place of a value; it knows the last value that was told before it."""
+    """An error in the place of a value."""
 
-    __slots__ = ("error", "told")
+    __slots__ = ("error",)
 
-    def __init__(self, error: BaseException, told: Any = _IDLE) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
-        self.told = told
 
 
 class ObservableQuery(Observable[T]):
@@ -66,10 +66,11 @@ class ObservableQuery(Observable[T]):
         "_bundles",
         "_lock",
         "_node",
-        "_project",
+        "_projection",
         "_skip",
         "_source",
         "_subscriptions",
+        "_told",
         "_value",
     )
 
@@ -80,14 +81,15 @@ class ObservableQuery(Observable[T]):
         self,
         broker: Broker,
         source: Source,
-        project: Callable[[Fetched], T],
+        projection: Projection,
         *,
         skip_initial: bool = False,
     ) -> None:
         # On purpose not Observable.__init__: it makes an RLock and a dict for each of thousands.
         self._broker = broker
         self._source = source
-        self._project = project
+        self._projection = projection
+        self._told: Fetched | None = None  # what the last value told was made of
         self._skip = skip_initial
         self._value: Any = _IDLE
         self._node: External[Any] | None = None
@@ -120,7 +122,7 @@ class ObservableQuery(Observable[T]):
         """Return the current value without subscribing anything."""
         value = self._value
         if value is _IDLE:
-            value = _projected(self._project, self._broker.read(self._source))
+            value = self._project(self._broker.read(self._source))
         return self._given(value)
 
     # -- as an Observable ----------------------------------------------------------------------
@@ -193,13 +195,8 @@ class ObservableQuery(Observable[T]):
 
         Nothing is emitted when the decoded value is the same as before.
         """
-        project = self._project
-        return ObservableQuery(
-            self._broker,
-            self._source,
-            lambda fetched: decode(project(fetched)),
-            skip_initial=self._skip,
-        )
+        projection = Decoded(self._projection, decode)
+        return ObservableQuery(self._broker, self._source, projection, skip_initial=self._skip)
 
     def diffs(self) -> Observable[Diff[Any]]:
         """Emit how each list differs from the one before, as ordered steps; the first from [].
@@ -286,25 +283,22 @@ class ObservableQuery(Observable[T]):
         fetched = self._source.fetched
         if fetched is None:
             return
-        value = _projected(self._project, fetched)
-        before = self._value
+        value, failed = self._project(fetched), isinstance(self._value, _Raised)
         if isinstance(value, _Raised):
-            self._value = value
             if value.error is not fetched.error:
                 self._broker.report(value.error)
-        else:
-            if (
-                before is not _IDLE
-                and not isinstance(before, _Raised)
-                and same_value(before, value)
-            ):
+        elif self._told is not None and self._projection.same(self._told, fetched):
+            if not failed:
                 return
-            self._value = value
+            self._told = fetched  # it works again, and gives what it gave before it failed
+        else:
+            self._told = fetched
             for subscription in list(self._subscriptions):
                 subscription.post(value)
                 publication.parcels.append(subscription)
             if self._bundles:
                 publication.bundles.update(self._bundles)
+        self._value = value
         if self._node is not None and self._node.value is not _IDLE:
             publication.nodes.append((self._node, value))
 
@@ -313,7 +307,7 @@ class ObservableQuery(Observable[T]):
         self._source.dependents.pop(self, None)
         if self._source.tracked is not None:
             self._source.tracked.discard(self)
-        self._value = _IDLE
+        self._value, self._told = _IDLE, None
         if self._node is not None and self._node.value is not _IDLE:
             publication.nodes.append((self._node, _IDLE))
 
@@ -383,6 +377,14 @@ class ObservableQuery(Observable[T]):
 
     # -- private -------------------------------------------------------------------------------
 
+    def _project(self, fetched: Fetched) -> Any:
+        if fetched.error is not None:
+            return _Raised(fetched.error)
+        try:
+            return self._projection.value(fetched)
+        except Exception as error:
+            return _Raised(error)
+
     def _given(self, value: Any) -> T:
         if isinstance(value, _Raised):
             raise value.error
@@ -397,7 +399,8 @@ class ObservableQuery(Observable[T]):
     def _follow(self) -> None:
         self._source.dependents[self] = None
         if self._value is _IDLE and self._source.fetched is not None:
-            self._value = _projected(self._project, self._source.fetched)
+            self._told = self._source.fetched
+            self._value = self._project(self._source.fetched)
 
     def _begin(self, subscription: Subscription) -> None:
         self._follow()
@@ -412,7 +415,7 @@ class ObservableQuery(Observable[T]):
             if node.value is not _IDLE:
                 return node.value
             if broker.connection.owned_here():
-                return _projected(self._project, broker.read(self._source))
+                return self._project(broker.read(self._source))
             try:
                 broker.follow(self._source, self)
             except Exception as error:
@@ -421,7 +424,8 @@ class ObservableQuery(Observable[T]):
                 self._source.tracked = WeakSet()
             self._source.tracked.add(self)
             if self._value is _IDLE and self._source.fetched is not None:
-                self._value = _projected(self._project, self._source.fetched)
+                self._told = self._source.fetched
+                self._value = self._project(self._source.fetched)
             node.value = self._value
             return self._value
 
@@ -451,12 +455,3 @@ def _watcher(query: ObservableQuery[Any]) -> Callable[[], None]:
             query._watch_changed(node)  # pyright: ignore[reportPrivateUsage]
 
     return on_watch
-
-
-def _projected(project: Callable[[Fetched], Any], fetched: Fetched) -> Any:
-    if fetched.error is not None:
-        return _Raised(fetched.error)
-    try:
-        return project(fetched)
-    except Exception as error:
-        return _Raised(error)

@@ -1,22 +1,71 @@
-"""The three ways to look at fetched rows."""
+"""The ways to look at fetched rows: all of them, the first, its first value, or decoded."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from reactive_sqlite.equality import same_rows, same_value
 from reactive_sqlite.source import Fetched
 
 
-def all_rows(fetched: Fetched) -> list[dict[str, Any]]:
+class Projection(Protocol):
+    """A value made of fetched rows, and when two of them count as the same.
+
+    Sameness is asked of the rows, which nobody else holds: a reader may have changed a value that
+    it was given.
+    """
+
+    def value(self, fetched: Fetched, /) -> Any: ...
+    def same(self, old: Fetched, new: Fetched, /) -> bool: ...
+
+
+class AllRows:
     """All rows as dicts."""
-    return fetched.dicts()
+
+    def value(self, fetched: Fetched, /) -> list[dict[str, Any]]:
+        return fetched.dicts()
+
+    def same(self, old: Fetched, new: Fetched, /) -> bool:
+        return old.columns == new.columns and same_rows(old.rows, new.rows)
 
 
-def first_row(fetched: Fetched) -> dict[str, Any] | None:
+class FirstRow:
     """The first row as a dict, None when there is none."""
-    return fetched.dicts()[0] if fetched.rows else None
+
+    def value(self, fetched: Fetched, /) -> dict[str, Any] | None:
+        return fetched.dicts()[0] if fetched.rows else None
+
+    def same(self, old: Fetched, new: Fetched, /) -> bool:
+        if not (old.rows and new.rows):
+            return not (old.rows or new.rows)
+        return old.columns == new.columns and same_rows(old.rows[:1], new.rows[:1])
 
 
-def first_value(fetched: Fetched) -> Any:
+class FirstValue:
     """The first column of the first row, None when there is none."""
-    return fetched.rows[0][0] if fetched.rows else None
+
+    def value(self, fetched: Fetched, /) -> Any:
+        return fetched.rows[0][0] if fetched.rows else None
+
+    def same(self, old: Fetched, new: Fetched, /) -> bool:
+        return same_value(self.value(old), self.value(new))
+
+
+class Decoded:
+    """Another projection's value, passed through a function."""
+
+    def __init__(self, inner: Projection, decode: Callable[[Any], Any]) -> None:
+        self._inner = inner
+        self._decode = decode
+
+    def value(self, fetched: Fetched, /) -> Any:
+        return self._decode(self._inner.value(fetched))
+
+    def same(self, old: Fetched, new: Fetched, /) -> bool:
+        return self._inner.same(old, new) or same_value(self.value(old), self.value(new))
+
+
+ALL_ROWS = AllRows()
+FIRST_ROW = FirstRow()
+FIRST_VALUE = FirstValue()

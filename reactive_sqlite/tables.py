@@ -10,7 +10,7 @@ import sqlite_utils.db
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.observation import ObservableQuery
-from reactive_sqlite.projection import all_rows, first_row
+from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, Projection
 from reactive_sqlite.source import frozen_parameters
 
 Where = str | Mapping[str, Any] | None
@@ -73,7 +73,7 @@ class Observing:
             if type(limit) is not int or limit < 0:
                 raise ValueError(f"limit is a whole number from 0 on, not {limit!r}")
             sql += f" LIMIT {limit}"
-        return _observed(self.db, sql, parameters, pins, all_rows, skip_initial=skip_initial)
+        return _observed(self.db, sql, parameters, pins, ALL_ROWS, skip_initial=skip_initial)
 
 
 class Table(Observing, sqlite_utils.db.Table):
@@ -96,8 +96,8 @@ class Table(Observing, sqlite_utils.db.Table):
         terms = [f"{quote(column)} = ?" for column in columns]
         sql = f"SELECT * FROM {quote(self.name)} WHERE {' AND '.join(terms)}"
         if any(value is None for value in values):
-            return _observed(self.db, sql, values, None, first_row)
-        return _observed(self.db, sql, values, tuple(zip(columns, values, strict=True)), first_row)
+            return _observed(self.db, sql, values, None, FIRST_ROW)
+        return _observed(self.db, sql, values, tuple(zip(columns, values, strict=True)), FIRST_ROW)
 
 
 class View(Observing, sqlite_utils.db.View):
@@ -109,7 +109,7 @@ def _observed(
     sql: str,
     parameters: Any,
     pins: tuple[tuple[str, Any], ...] | None,
-    project: Any,
+    projection: Projection,
     *,
     skip_initial: bool = False,
 ) -> ObservableQuery[Any]:
@@ -117,7 +117,7 @@ def _observed(
     source = broker.source(sql, frozen_parameters(parameters), pins=pins, missing_is_empty=True)
     if pins is None and not source.live:
         broker.check_query(source)
-    return ObservableQuery(broker, source, project, skip_initial=skip_initial)
+    return ObservableQuery(broker, source, projection, skip_initial=skip_initial)
 
 
 def _plain(sql: str) -> bool:

@@ -21,7 +21,7 @@ import json
 import math
 from datetime import date, datetime, time
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from smithers.errors import StateTypeError
 
@@ -95,10 +95,8 @@ def _plain(value: Any, name: str, depth: int) -> Any:
 
     `json` alone would turn the keys 1, True and None into text and stop at cycles late.
     """
-    kind: type[Any] = type(value)
-    while kind not in _PLAIN:
+    while (kind := cast("type[object]", type(value))) not in _PLAIN:
         value = _converted(value, name)
-        kind = type(value)
     if kind in _SCALARS:
         return value
     if kind is float:
@@ -130,7 +128,7 @@ def _converted(value: Any, name: str) -> Any:
             return plain(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    kind: type[Any] = type(value)
+    kind = cast("type[object]", type(value))
     if dataclasses.is_dataclass(kind):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
     if hasattr(kind, "__pydantic_validator__"):

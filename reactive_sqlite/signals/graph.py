@@ -61,7 +61,16 @@ def publish_held(changes: Held, me: int, reverted: Collection[Node] = ()) -> Non
     state.clock += 1
     for node, (old, changed, before) in changes.items():
         if node.subs:
-            if same_value(node.value, old) if node.equals is None else node in reverted:
+            value = node.value
+            if value is old or (
+                # As `same_value`; a call would cost as much as all else here.
+                (kind := type(value)) is type(old)
+                and kind in SCALARS
+                and (value == old or (value != value and same_value(value, old)))
+            ):
+                if node.equals is None:
+                    node.same = changed, before
+            elif reverted and node in reverted:
                 node.same = changed, before
             mark(node, me)
 

@@ -242,7 +242,12 @@ class Memo(Owner, Node, Generic[T]):
         else:
             old = self.value
             if self.equals is None:
-                same = value is old or (type(value) in SCALARS and same_value(value, old))
+                # As `same_value`; a call would cost as much as all else here.
+                same = value is old or (
+                    (kind := type(value)) is type(old)
+                    and kind in SCALARS
+                    and (value == old or (value != value and same_value(value, old)))
+                )
             if same:
                 self.seen = start
                 return

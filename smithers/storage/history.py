@@ -180,15 +180,15 @@ class TransitionStream(Observable[Transition]):
         Inside a transaction, "now" is its beginning. What `on_next` raises goes to `on_error`,
         else to the database's `on_observer_error`, and the next transition is told all the same.
         """
+        tell = cast("Callable[[Transition], None]", on_next or _ignored)
         if hasattr(on_next, "on_next"):
             observer = cast("ObserverBase[Transition]", on_next)
-            on_next, on_error, on_completed = (
+            tell, on_error, on_completed = (
                 observer.on_next,
                 observer.on_error,
                 observer.on_completed,
             )
-        told = on_next or _ignored
-        follower = _Follower(self._page, self._committed(), told)
+        follower = _Follower(self._page, self._committed(), tell)
         return self._newest.subscribe(
             lambda rows: follower.advance(rows[0]["seq"] if rows else 0),
             on_error,

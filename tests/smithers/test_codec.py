@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,9 @@ class Level(IntEnum):
     HIGH = 3
 
 
-Pair = namedtuple("Pair", "left right")
+class Pair(NamedTuple):
+    left: int
+    right: int
 
 
 @given(json_values)
@@ -66,23 +68,23 @@ def test_encoded_text_is_utf8_without_nul_for_every_value(value: Any) -> None:
     assert b"\0" not in encode(value, name=NAME).encode()
 
 
-@pytest.mark.parametrize(
-    ("value", "stored"),
-    [
-        ((1, (2,)), [1, [2]]),
-        (Pair(1, 2), [1, 2]),
-        (OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
-        (Point(1, Point(2, [Colour.RED])), {"x": 1, "y": {"x": 2, "y": ["red"]}}),
-        (Colour.PAIR, [1, 2]),
-        (Phase.REVIEW, "review"),
-        ({Phase.REVIEW: Level.HIGH}, {"review": 3}),
-        (datetime(2026, 1, 31, 12, tzinfo=UTC), "2026-01-31T12:00:00+00:00"),
-        (date(2026, 1, 31), "2026-01-31"),
-        (time(12, 30), "12:30:00"),
-        (10**4000, 10**4000),
-        ("é☃\U0001f600", "é☃\U0001f600"),
-    ],
-)
+FORMS: list[tuple[Any, Any]] = [
+    ((1, (2,)), [1, [2]]),
+    (Pair(1, 2), [1, 2]),
+    (OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
+    (Point(1, Point(2, [Colour.RED])), {"x": 1, "y": {"x": 2, "y": ["red"]}}),
+    (Colour.PAIR, [1, 2]),
+    (Phase.REVIEW, "review"),
+    ({Phase.REVIEW: Level.HIGH}, {"review": 3}),
+    (datetime(2026, 1, 31, 12, tzinfo=UTC), "2026-01-31T12:00:00+00:00"),
+    (date(2026, 1, 31), "2026-01-31"),
+    (time(12, 30), "12:30:00"),
+    (10**4000, 10**4000),
+    ("é☃\U0001f600", "é☃\U0001f600"),
+]
+
+
+@pytest.mark.parametrize(("value", "stored"), FORMS)
 def test_python_values_have_one_documented_form(value: Any, stored: Any) -> None:
     assert decode(encode(value, name=NAME), name=NAME) == stored
 
@@ -118,10 +120,11 @@ def test_a_pydantic_model_is_dumped_by_itself() -> None:
         range(2),
     ],
 )
-@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: [[v]], lambda v: {"a": {"b": v}}])
-def test_what_is_no_json_is_a_type_error_that_names_the_key(value: Any, wrap: Any) -> None:
-    with pytest.raises(TypeError, match=r"^state 'phase': \w+ has no form in JSON"):
-        encode(wrap(value), name=NAME)
+def test_what_is_no_json_is_a_type_error_that_names_the_key(value: Any) -> None:
+    wrapped: list[Any] = [value, [[value]], {"a": {"b": value}}, Point(1, value)]
+    for item in wrapped:
+        with pytest.raises(TypeError, match=r"^state 'phase': \w+ has no form in JSON"):
+            encode(item, name=NAME)
 
 
 @pytest.mark.parametrize("key", [1, None, True, 1.5, (1, 2), b"x"])

@@ -236,7 +236,7 @@ def test_a_subscriber_that_raises_is_told_the_next_transition_all_the_same(
     alone, both = recorder.errors
     assert isinstance(alone, KeyError)
     assert isinstance(both, ExceptionGroup)
-    assert len(both.exceptions) == 2
+    assert "2 sub-exceptions" in str(both)
 
 
 def test_disposed_transitions_stop_and_closing_completes_the_rest(
