@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -108,7 +109,7 @@ SQL = re.compile(
         | (insert|replace)\s+(or\s+\w+\s+)?into\s.+
         | update\s+(or\s+\w+\s+)?\S+\s+set\s.+ | delete\s+from\s.+ | pragma\s+\w+.*
         | (create|drop)\s+(temp\w*\s+)?(unique\s+|virtual\s+)?(table|view|index|trigger)\b.+
-        | alter\s+table\s.+ | begin(\s+(immediate|deferred|exclusive))?(\s+transaction)?
+        | alter\s+table\s.+ | begin\s+(immediate|deferred|exclusive|transaction)
         | (savepoint|release|rollback\s+to)\s+\S+
     )$""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
@@ -196,6 +197,7 @@ def test_sql_stands_only_in_its_rooms() -> None:
         ("pragma data_version", True),
         ("Select", False),
         ("begin with this", False),
+        ("begin", False),
         ("Update the value and set it again.", False),
         ("with a reason", False),
         ("delete", False),
@@ -265,7 +267,13 @@ def test_every_public_name_exists_and_is_documented(package: str) -> None:
     public = _public(package)
     assert public, f"{package} declares no __all__"
     assert set(public) <= set(dir(face)), "dir() does not show what __all__ promises"
-    undocumented = [name for name in public if not getattr(face, name).__doc__ and name != "ANY"]
+    things = {name: getattr(face, name) for name in public}
+    undocumented = [
+        name
+        for name, thing in things.items()
+        # The SQLite module in use is not ours to document.
+        if not isinstance(thing, ModuleType) and not thing.__doc__
+    ]
     assert not undocumented, undocumented
 
 
