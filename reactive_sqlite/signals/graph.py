@@ -100,12 +100,13 @@ def settle(node: Node) -> bool:
                 sources, i, seen = n.sources, positions[-1], n.seen
                 count = len(sources)
                 volatile = state.volatiles and not n.live
+                pending = state.pending
                 while i < count:
                     s = sources[i]
                     if (
                         s.is_memo
+                        and (s.stale or pending or not s.live)
                         and (s.seen < now or s.dirty)
-                        and (s.stale or not s.live or state.pending)
                         and s.checking != me
                         and s.fn is not None
                     ):

@@ -90,8 +90,8 @@ class Memo(Owner, Node, Generic[T]):
     def __call__(self) -> T:
         state = STATE
         if (
-            (self.seen != state.clock or self.volatile)
-            and (self.stale or not self.live or state.pending)
+            (self.stale or not self.live or state.pending)
+            and (self.seen != state.clock or self.volatile)
             and self.fn is not None
         ):
             self._refresh()
@@ -105,8 +105,8 @@ class Memo(Owner, Node, Generic[T]):
 
     def peek(self) -> T:
         if (
-            (self.seen != STATE.clock or self.volatile)
-            and (self.stale or not self.live or STATE.pending)
+            (self.stale or not self.live or STATE.pending)
+            and (self.seen != STATE.clock or self.volatile)
             and self.fn is not None
         ):
             self._refresh()
@@ -260,8 +260,8 @@ class Memo(Owner, Node, Generic[T]):
         _acquire()
         try:
             if (
-                (self.seen != state.clock or self.volatile)
-                and (self.stale or not self.live or state.pending)
+                (self.stale or not self.live or state.pending)
+                and (self.seen != state.clock or self.volatile)
                 and self.fn is not None
             ):
                 settle(self)
