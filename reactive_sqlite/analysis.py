@@ -99,7 +99,8 @@ def compile_query(
     """
     compiled = connection.explain(sql, parameters, deny=_NOT_QUERY)
     statement = read_actions(compiled.actions)
-    if statement.foreign or first_keyword(sql) == "EXPLAIN":
+    refused = statement.foreign or (compiled.error is None and not statement.selects)
+    if refused or first_keyword(sql) == "EXPLAIN":
         raise ValueError(f"only queries can be observed, and this is none: {sql.strip()}")
     if compiled.error is not None:
         raise noted(compiled.error, sql)

@@ -105,6 +105,7 @@ class Connection(sqlite3.Connection):
         self._owned = False  # the lock is held once more for the open transaction
         self._depth = 0  # statements running inside statements (a Python function called by SQL)
         self._quiet = 0  # inside a script: its commits are told at its end
+        self._explained = 0
         self._statements: dict[str, Statement] = {}
         self._actions: list[Action] = []
         self._denied: frozenset[int] = frozenset()
@@ -252,7 +253,10 @@ class Connection(sqlite3.Connection):
             outer, self._actions = self._actions, []
             self._denied = deny
             try:
-                program = sqlite3.Cursor(self).execute("EXPLAIN " + sql, parameters).fetchall()
+                # A text of its own each time: for one in Python's cache the compiler stays silent.
+                self._explained += 1
+                text = f"EXPLAIN /*{self._explained}*/ {sql}"
+                program = sqlite3.Cursor(self).execute(text, parameters).fetchall()
                 return Compiled(self._actions, program, None)
             except sqlite3.Error as error:
                 return Compiled(self._actions, [], error)

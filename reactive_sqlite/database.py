@@ -24,7 +24,7 @@ from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.opening import connect
 from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
 from reactive_sqlite.source import frozen_parameters
-from reactive_sqlite.statement import PRAGMA, read_actions
+from reactive_sqlite.statement import PRAGMA, first_keyword, read_actions
 from reactive_sqlite.tables import Table, View
 from reactive_sqlite.watcher import Watcher
 
@@ -165,6 +165,8 @@ class Database(sqlite_utils.Database):
             sqlite3.Error: the statement does not compile.
         """
         self._check_open()
+        if first_keyword(sql) == "EXPLAIN":
+            return True
         compiled = self.conn.explain(sql, frozen_parameters(params), deny=frozenset({PRAGMA}))
         statement = read_actions(compiled.actions)
         if compiled.error is not None and not statement.pragmas:

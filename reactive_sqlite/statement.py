@@ -55,6 +55,8 @@ class Statement:
     @property
     def reads_only(self) -> bool:
         """Whether running it changes nothing: a query, or a PRAGMA that only reports."""
+        if not (self.selects or self.pragmas):
+            return False  # VACUUM: nothing is asked for before it runs
         return all(code == PRAGMA for code in self.foreign) and all(
             _reports(name, argument) for name, argument in self.pragmas
         )
