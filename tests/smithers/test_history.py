@@ -237,7 +237,6 @@ def test_a_subscriber_that_raises_is_told_the_next_transition_all_the_same(
     assert isinstance(alone, KeyError)
     assert isinstance(both, ExceptionGroup)
     assert both.args[0] == "several calls failed"
-    assert "2 sub-exceptions" in repr(recorder.errors[1].args) or len(recorder.errors) == 2
 
 
 def test_disposed_transitions_stop_and_closing_completes_the_rest(
