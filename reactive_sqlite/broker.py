@@ -12,7 +12,7 @@ from reactive_sqlite.analysis import Analysis, noted, proven_pins
 from reactive_sqlite.capture import Capture
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.connection import Connection
-from reactive_sqlite.delivery import Deliveries, Parcel, Report
+from reactive_sqlite.delivery import Deliveries, Home, Parcel, Report
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import DatabaseClosed, NotReady
@@ -62,9 +62,9 @@ class Broker:
     Its work is done under the connection's lock; observers are told by `deliveries`, without it.
     """
 
-    def __init__(self, connection: Connection, report: Report) -> None:
+    def __init__(self, connection: Connection, report: Report, home: Home | None = None) -> None:
         self.connection = connection
-        self.deliveries = Deliveries(report)
+        self.deliveries = Deliveries(report, home)
         self.report = report
         self.fetches = 0  # queries run since the database was opened
         self.live: Sources = {}

@@ -16,7 +16,7 @@ from reactive_sqlite.analysis import noted
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.changes import ChangeSet
 from reactive_sqlite.connection import Connection
-from reactive_sqlite.delivery import default_report
+from reactive_sqlite.delivery import Home, default_report
 from reactive_sqlite.dialect import MINIMUM_SQLITE, sqlite3
 from reactive_sqlite.errors import DatabaseClosed, DatabaseReplaced
 from reactive_sqlite.many import changes, observe_many
@@ -47,6 +47,7 @@ class Database(sqlite_utils.Database):
         synchronous: SQLite's PRAGMA: OFF, NORMAL, FULL or EXTRA.
         on_observer_error: called with errors of observers that have no other receiver; by
             default the running event loop's exception handler, else `threading.excepthook`.
+        home: the one thread on which observers are called, of an asynchronous face.
 
     Raises:
         ValueError: an argument that makes no sense.
@@ -70,6 +71,7 @@ class Database(sqlite_utils.Database):
         busy_timeout: float = 5.0,
         synchronous: str = "NORMAL",
         on_observer_error: ErrorHandler | None = None,
+        home: Home | None = None,
     ) -> None:
         if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
             wanted = ".".join(map(str, MINIMUM_SQLITE))
@@ -88,7 +90,7 @@ class Database(sqlite_utils.Database):
         try:
             super().__init__(connection)
             self.memory = in_memory
-            self.broker = Broker(connection, self._report)
+            self.broker = Broker(connection, self._report, home)
         except BaseException:
             connection.close()
             raise

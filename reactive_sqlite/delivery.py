@@ -29,6 +29,13 @@ class Parcel(Protocol):
     def drain(self) -> None: ...
 
 
+class Home(Protocol):
+    """The one thread on which everybody wants to be told: an event loop's."""
+
+    def here(self) -> bool: ...
+    def post(self, fn: Callable[[], None], /) -> None: ...
+
+
 class Deliveries:
     """The queue of what observers are still to be told.
 
@@ -36,8 +43,9 @@ class Deliveries:
     nests: what a callback causes is told after it returned.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, home: Home | None = None) -> None:
         self.report = report
+        self._home = home
         self.signals_due = False
         self._queue: deque[tuple[int, Parcel]] = deque()
         self.gate = threading.Lock()
@@ -52,8 +60,25 @@ class Deliveries:
         """Whether this thread is the one that delivers now."""
         return self._thread == threading.get_ident()
 
+    def first(self, parcel: Parcel) -> None:
+        """Hand out what a new subscriber starts from at once, then what is due besides."""
+        if self._home is not None:
+            self.add(parcel)
+        else:
+            parcel.drain()
+        self.run()
+
     def run(self) -> None:
-        """Deliver until nothing is due, unless another thread does or this one is in a callback."""
+        """Deliver until nothing is due, unless another thread does or this one is in a callback.
+
+        With a home, deliver there: at once on its thread, else at its next turn.
+        """
+        if self._home is None or self._home.here():
+            self._run()
+        elif self._queue or self.signals_due:
+            self._home.post(self._run)
+
+    def _run(self) -> None:
         if tracking() and self._queue:
             # Inside an effect or memo of somebody: told when it has finished, not in its midst.
             self._after_effects()
@@ -69,7 +94,7 @@ class Deliveries:
                 self._thread = 0
             if relieved:
                 threading.Thread(
-                    target=self.run, name="reactive-sqlite-delivery", daemon=True
+                    target=self._run, name="reactive-sqlite-delivery", daemon=True
                 ).start()
                 return
 
@@ -85,7 +110,7 @@ class Deliveries:
 
             def deliver() -> None:
                 if node.track() and node.value:
-                    untrack(self.run)
+                    untrack(self._run)
 
             self._pulse = node, create_root(lambda _: create_effect(deliver))
         node = self._pulse[0]

@@ -46,8 +46,7 @@ class Bundle:
             ready = [query.take_in(self) for query in self._queries]
             if all(ready):
                 self._post()
-        self._subscription.drain()
-        self._broker.deliveries.run()
+        self._broker.deliveries.first(self._subscription)
         return Disposable(self._subscription.dispose)
 
     def collect(self, publication: Publication) -> None:

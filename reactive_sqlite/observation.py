@@ -19,11 +19,11 @@ from reactive_sqlite.delivery import Subscription
 from reactive_sqlite.diff import Diff, Key
 from reactive_sqlite.differences import by_columns, differences
 from reactive_sqlite.equality import kind_of
-from reactive_sqlite.errors import DatabaseClosed, ReactiveError
+from reactive_sqlite.errors import ReactiveError
 from reactive_sqlite.projection import Decoded, Projection
 from reactive_sqlite.signals.external import External, tracking
 from reactive_sqlite.source import Fetched, Source
-from reactive_sqlite.waiting import newest, wait_for
+from reactive_sqlite.waiting import first, newest, wait_for
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -110,10 +110,7 @@ class ObservableQuery(Observable[T]):
         """Return the current value, and subscribe the running memo or effect to it."""
         if not tracking():
             return self.peek()
-        node = self._node
-        if node is None:
-            node = self._node = External(_IDLE, name=self._source.sql, on_watch=_watcher(self))
-            node.volatile = True
+        node = self._tracked_node()
         node.track()
         value = node.value
         return self._given(value if value is not _IDLE else self._begin_tracked(node))
@@ -175,9 +172,7 @@ class ObservableQuery(Observable[T]):
             if on_error is None:
                 raise
             subscription.end(error)
-        subscription.drain()
-        # Work of others may have been put off while the lock was held here.
-        broker.deliveries.run()
+        broker.deliveries.first(subscription)
         return Disposable(subscription.dispose)
 
     def _subscribe_core(
@@ -197,6 +192,13 @@ class ObservableQuery(Observable[T]):
         """
         projection = Decoded(self._projection, decode)
         return ObservableQuery(self._broker, self._source, projection, skip_initial=self._skip)
+
+    def hold(self) -> abc.DisposableBase:
+        """Follow the query until disposed, so that reading it never waits for a lock."""
+        disposable = self.subscribe()
+        with self._broker.locked():
+            self._begin_tracked(self._tracked_node())
+        return disposable
 
     def diffs(self) -> Observable[Diff[Any]]:
         """Emit how each list differs from the one before, as ordered steps; the first from [].
@@ -247,17 +249,7 @@ class ObservableQuery(Observable[T]):
             TimeoutError: nothing fitting came in time.
             DatabaseClosed: the database was closed meanwhile.
         """
-        import asyncio
-
-        async with asyncio.timeout(timeout):
-            stream = newest(self)
-            try:
-                async for value in stream:
-                    if predicate is None or predicate(value):
-                        return value
-            finally:
-                await stream.aclose()
-        raise DatabaseClosed("the database was closed")
+        return await first(self, predicate, timeout)
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Await the current value; reactivex would wait for the last one, which never comes."""
@@ -407,6 +399,13 @@ class ObservableQuery(Observable[T]):
         if isinstance(self._value, _Raised):
             raise self._value.error
         subscription.begin(self._value, skip=self._skip)
+
+    def _tracked_node(self) -> External[Any]:
+        node = self._node
+        if node is None:
+            node = self._node = External(_IDLE, name=self._source.sql, on_watch=_watcher(self))
+            node.volatile = True
+        return node
 
     def _begin_tracked(self, node: External[Any]) -> Any:
         """A memo or effect reads it, and nobody followed it until now."""

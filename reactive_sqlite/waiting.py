@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from reactive_sqlite.delivery import NOTHING
 from reactive_sqlite.errors import DatabaseClosed
+from reactive_sqlite.worker import post, running_loop
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -93,11 +94,30 @@ def wait_for(
         subscription.dispose()
 
 
+async def first(
+    source: Subscribable[T],
+    predicate: Callable[[T], bool] | None,
+    timeout: float | None,  # noqa: ASYNC109  (it is handed to asyncio.timeout)
+) -> T:
+    """Return the first value that satisfies the predicate, which is called on the loop."""
+    import asyncio
+
+    async with asyncio.timeout(timeout):
+        stream = newest(source)
+        try:
+            async for value in stream:
+                if predicate is None or predicate(value):
+                    return value
+        finally:
+            await stream.aclose()
+    raise DatabaseClosed("the database was closed")
+
+
 async def newest(source: Subscribable[T]) -> AsyncGenerator[T, None]:
     """Yield the current value, then the newest whenever there is a newer one."""
     import asyncio
 
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     arrived = asyncio.Event()
     mailbox: Mailbox[T] = Mailbox()
 
@@ -107,8 +127,7 @@ async def newest(source: Subscribable[T]) -> AsyncGenerator[T, None]:
 
     def tell(change: Callable[..., None], *args: Any) -> None:
         # Always by way of the loop: values of several threads then arrive in one order.
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(told, change, *args)
+        post(loop, told, change, *args)
 
     subscription = source.subscribe(
         lambda value: tell(mailbox.put, value),

@@ -52,6 +52,7 @@ ROWS = {
     "reactive_sqlite.waiting": 4,  # callbacks as waiting, for threads and tasks
     "reactive_sqlite.observation": 4,
     "reactive_sqlite.differences": 4,  # lists as a stream of their differences
+    "reactive_sqlite.asyncquery": 5,  # an observed query as the event loop sees it
     "reactive_sqlite.many": 4,  # tuples of queries, streams of change sets
     "reactive_sqlite.incremental": 4,
     "reactive_sqlite.inotify": 4,  # Linux's file events, for `watcher`

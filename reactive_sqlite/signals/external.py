@@ -7,7 +7,7 @@ from threading import get_ident
 from typing import Any, Generic, TypeVar
 
 from .graph import mark
-from .owner import record_elsewhere, recording
+from .owner import record, recording
 from .scheduler import settle_now
 from .state import STATE, ErrorSink, Node
 
@@ -66,10 +66,7 @@ class External(Node, Generic[T]):
 
     def track(self) -> bool:
         """Record this leaf as read by the running memo or effect; False when nothing records."""
-        if STATE.recorder is not None and get_ident() == STATE.home:
-            STATE.recorder(self)
-            return True
-        return bool(STATE.others) and record_elsewhere(self)
+        return record(self)
 
     def __del__(self) -> None:
         if self._volatile:

@@ -61,7 +61,7 @@ def publish_held(changes: Held, me: int, reverted: Collection[Node] = ()) -> Non
     state.clock += 1
     for node, (old, changed, before) in changes.items():
         if node.subs:
-            value = node.value
+            value: object = node.value
             if value is old or (
                 # As `same_value`; a call would cost as much as all else here.
                 (kind := type(value)) is type(old)

@@ -7,6 +7,7 @@ from threading import get_ident
 from types import FunctionType
 from typing import Any, Generic, TypeVar, overload
 
+from ..errors import CycleError
 from .graph import (
     Ring,
     link,
@@ -22,6 +23,7 @@ from .owner import (
     disown,
     one_error,
     raise_all,
+    record,
     record_elsewhere,
     release_owned,
 )
@@ -44,6 +46,7 @@ class Memo(Owner, Node, Generic[T]):
         "__weakref__",
         "checking",
         "dirty",
+        "earlier",
         "equals",
         "error",
         "fn",
@@ -52,6 +55,7 @@ class Memo(Owner, Node, Generic[T]):
         "previous",
         "raw",
         "running",
+        "same",
         "seen",
         "sources",
         "stale",
@@ -61,7 +65,6 @@ class Memo(Owner, Node, Generic[T]):
         "volatile",
     )
     is_memo = True
-    same = None
     by = 0
     on_watch = None
 
@@ -78,6 +81,8 @@ class Memo(Owner, Node, Generic[T]):
         self.previous = initial is not MISSING
         self.value = initial if self.previous else UNSET
         self.error: tuple[Exception, Any] | None = None
+        self.earlier: tuple[Any, int, int] | None = None
+        self.same = None
         self.equals = equals
         self.name = name
         self.subs = {}
@@ -94,7 +99,11 @@ class Memo(Owner, Node, Generic[T]):
             and (self.seen != state.clock or self.volatile)
             and self.fn is not None
         ):
-            self._refresh()
+            try:
+                self._refresh()
+            except CycleError:
+                record(self)  # or its reader would keep the error for ever
+                raise
         if state.recorder is not None and get_ident() == state.home:
             state.recorder(self)
         elif state.others:
@@ -243,17 +252,33 @@ class Memo(Owner, Node, Generic[T]):
             old = self.value
             if self.equals is None:
                 # As `same_value`; a call would cost as much as all else here.
+                new: object = value
                 same = value is old or (
-                    (kind := type(value)) is type(old)
+                    (kind := type(new)) is type(old)
                     and kind in SCALARS
                     and (value == old or (value != value and same_value(value, old)))
                 )
             if same:
                 self.seen = start
                 return
+            if state.pending or self.earlier is not None:
+                self._remember(old, value, start)
             self.value = value
         self.stamp = stamp
         self.seen = start  # last: readers without the lock trust it
+
+    def _remember(self, old: Any, value: Any, start: int) -> None:
+        """Notice when a batch, in which the memo was read, gives it back the value it had before.
+
+        Who has seen that value, and none of those between, need not run.
+        """
+        if self.earlier is None:
+            self.earlier = old, self.stamp, start - 1
+            return
+        before, changed, until = self.earlier
+        self.same = (changed, until) if same_value(before, value) else None
+        if not STATE.pending:
+            self.earlier = None
 
     def _refresh(self) -> None:
         state = STATE

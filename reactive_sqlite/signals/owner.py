@@ -169,6 +169,15 @@ def recording() -> bool:
     return state.others.get(get_ident(), (None, None))[0] is not None
 
 
+def record(node: Node) -> bool:
+    """Record a read on whichever thread this is; False if it records nothing."""
+    state = STATE
+    if state.recorder is not None and get_ident() == state.home:
+        state.recorder(node)
+        return True
+    return bool(state.others) and record_elsewhere(node)
+
+
 def record_elsewhere(node: Node) -> bool:
     """Record a read on a thread that does not have the fast slot; False if it records nothing."""
     recorder = STATE.others.get(get_ident(), (None, None))[0]

@@ -70,7 +70,8 @@ class Signal(Node, Generic[T]):
 
     def set(self, value: Any, /) -> T:
         """Store a value, or what a function makes of the previous one."""
-        kind = cast(Any, type(value))
+        given: object = value
+        kind = type(given)
         if self.equals is not None or (kind not in SCALARS and callable(value)):
             return self._set_by_code(value)
         _acquire()

@@ -1,0 +1,118 @@
+"""One thread on which the calls of an asynchronous face run, in the order they were made."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from reactive_sqlite.errors import DatabaseClosed
+
+if TYPE_CHECKING:
+    import asyncio
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Worker:
+    """Runs jobs one at a time on a thread of its own.
+
+    A job whose awaiter is cancelled before it starts never starts; one that has started always
+    finishes, so that nothing is ever done by half.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._gate = threading.Lock()  # puts submissions and close() in one order
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call `fn` on the worker's thread, in a copy of this context, and return its result.
+
+        Raises:
+            DatabaseClosed: the worker was closed.
+            RuntimeError: no asyncio event loop is running (under trio there is none).
+        """
+        loop = running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def job() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = context.run(fn, *args, **kwargs)
+            except BaseException as error:
+                post(loop, _fail, future, error)
+            else:
+                post(loop, _finish, future, result)
+
+        self.submit(job)
+        return await future
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Queue a job that reports by itself, and do not wait for it."""
+        with self._gate:
+            if self._closed:
+                raise DatabaseClosed("the database is closed")
+            self._jobs.put(job)
+
+    def close(self) -> None:
+        """Accept no more jobs; the thread ends after those already queued."""
+        with self._gate:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            # What the job holds must not live until the next one comes.
+            del job
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running event loop of asyncio.
+
+    Raises:
+        RuntimeError: none is running.
+    """
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "this needs a running asyncio event loop; there is none here"
+            " (trio has its own kind: use asyncio, or anyio's asyncio backend)"
+        ) from None
+
+
+def post(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any) -> None:
+    """Call `fn` on the loop's thread at its next turn; when the loop is closed, nobody is left
+    to hear of it."""
+    try:
+        loop.call_soon_threadsafe(fn, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
+def _finish(future: asyncio.Future[R], result: R) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):  # a Future refuses to carry one
+        wrapped = RuntimeError("the job raised StopIteration")
+        wrapped.__cause__ = error
+        error = wrapped
+    future.set_exception(error)
