@@ -125,12 +125,23 @@ def test_every_module_has_a_row() -> None:
     )
 
 
+def test_the_table_for_contributors_shows_the_same_rows() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = {
+        (int(number), name.rstrip("/"))
+        for number, cell in re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", cell)
+    }
+    rows = {(row, name.partition(".")[2]) for name, row in ROWS.items()}
+    assert shown == rows, f"only in the table: {shown - rows}, only in ROWS: {rows - shown}"
+
+
 def test_no_module_imports_upward() -> None:
     upward = [
         f"{name} (row {_row(name)}) imports {target} (row {_row(target)}), line {line}"
         for name in _modules()
         for target, line in _imports(name)
-        if (_row(target) or 0) > (_row(name) or 0)
+        if (row := _row(name)) is not None and (_row(target) or 0) > row
     ]
     assert not upward, "\n".join(upward)
 
