@@ -28,7 +28,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, folded
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         narrow = column != folded
         table.add_column(column, overflow="fold", no_wrap=narrow, ratio=None if narrow else 1)

@@ -90,7 +90,7 @@ def history(
 ) -> None:
     """Show what happened to the state, or to KEY, oldest first."""
     with open_for_reading(path) as db:
-        transitions = db.state.history(key, limit, before=before, since=since)
+        transitions = db.state.history(key, limit, before=_id(before), since=_id(since))
     if as_json:
         print_json([as_fields(transition) for transition in transitions])
     elif not transitions:
@@ -113,7 +113,7 @@ def replay(path: str | None, as_json: bool, id: str) -> None:
     This is recorded as new transitions, so it can be undone in the same way.
     """
     with open_for_writing(path) as db:
-        transitions = db.state.replay_to(id)
+        transitions = db.state.replay_to(_id(id) or id)
     if as_json:
         print_json([as_fields(transition) for transition in transitions])
     elif not transitions:
@@ -121,6 +121,11 @@ def replay(path: str | None, as_json: bool, id: str) -> None:
     else:
         for transition in transitions:
             _told(transition, as_json)
+
+
+def _id(text: str | None) -> str | int | None:
+    # "12" is as good as "t12" where everything is text.
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _parsed(text: str) -> Any:

@@ -178,13 +178,13 @@ def _this_run(db: SmithersDB) -> Iterator[Any]:
 def _check(db: SmithersDB, review: str) -> None:
     causes: list[str | None] = [t.trigger for t in _this_run(db) if not t.deleted]
     expected: list[str | None] = [
-        "begin",
+        "workflow_begins",
         "compile_finished",
         "review_finished",
         None,
         "digest_finished",
+        f"replay:{review}",
     ]
-    expected.append(f"replay:{review}")
     if causes != expected:
         raise DemoFailed(f"history has the causes {causes}, not {expected}")
     if db.state.get_all() != db.state.state_at(review):

@@ -1,0 +1,77 @@
+"""Every example runs, in a process of its own, and prints what it is there to show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(name: str, *args: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / name), *args],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_signals_load_what_is_saved_and_stop_when_it_is_done(tmp_path: Path) -> None:
+    first = run("solid_signals.py", str(tmp_path))
+    assert first == ["phase: start", "agent: Complete the task.", "phase: done", "saved: done"]
+    assert run("solid_signals.py", str(tmp_path)) == ["phase: done", "saved: done"]
+
+
+def test_the_todo_list_is_shown_once_for_each_commit_that_changes_it() -> None:
+    assert run("live_todo.py") == [
+        "open: nothing",
+        "  0 open, 0 done",
+        "  3 open, 0 done",
+        "open: write, test, ship",
+        "  2 open, 1 done",
+        "open: test, ship",
+        "  0 open, 3 done",
+        "open: nothing",
+    ]
+
+
+def test_two_processes_talk_through_the_database() -> None:
+    assert run("two_processes.py") == [
+        "child: phase = child is ready",
+        "parent: phase = go",
+        "child: answer = 42",
+        "child: phase = child is done",
+        "answer: 42",
+    ]
+
+
+def test_a_checkpoint_is_restored_and_the_failure_stays_in_history(tmp_path: Path) -> None:
+    assert run("checkpoint_rollback.py", str(tmp_path)) == [
+        "state: {'attempts': 0, 'status': 'ready'}",
+        "state: {'attempts': 1, 'status': 'ready'}",
+        "state: {'attempts': 1, 'half_done': True, 'status': 'ready'}",
+        "failed: the disk is on fire",
+        "state: {'attempts': 0, 'status': 'ready'}",
+        " t1 status = 'ready' (init)",
+        " t2 attempts = 0 (init)",
+        " t3 attempts = 1 (risky)",
+        " t4 half_done = True (risky)",
+        " t5 half_done = deleted (error_rollback)",
+        " t6 attempts = 0 (error_rollback)",
+        "then: {'attempts': 1, 'half_done': True, 'status': 'ready'}",
+    ]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_is_short_and_tested(example: Path) -> None:
+    assert len(example.read_text(encoding="utf-8").splitlines()) < 60
+    assert f'run("{example.name}"' in Path(__file__).read_text(encoding="utf-8")
