@@ -192,8 +192,10 @@ class Broker:
     def check(self) -> bool:
         """Look for commits made elsewhere; True when there was one. Called by the watcher."""
         connection = self.connection
-        if not connection.lock.acquire(timeout=0.05):
-            self.capture.due = True  # the end of the open transaction looks instead
+        # Never waiting: a statement under way is over at the watcher's next look, and the end of
+        # an open transaction looks itself.
+        if not connection.lock.acquire(blocking=False):
+            self.capture.due = self.capture.due or connection.in_transaction
             return False
         try:
             if connection.closed or connection.in_transaction:

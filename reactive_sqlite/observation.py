@@ -279,7 +279,7 @@ class ObservableQuery(Observable[T]):
         if isinstance(value, _Raised):
             if value.error is not fetched.error:
                 self._broker.report(value.error)
-        elif self._told is not None and self._projection.same(self._told, fetched):
+        elif self._same(fetched, value):
             if not failed:
                 return
             self._told = fetched  # it works again, and gives what it gave before it failed
@@ -376,6 +376,13 @@ class ObservableQuery(Observable[T]):
             return self._projection.value(fetched)
         except Exception as error:
             return _Raised(error)
+
+    def _same(self, fetched: Fetched, value: Any) -> bool:
+        told = self._told
+        if told is None:
+            return False
+        before = self._project(told) if isinstance(self._value, _Raised) else self._value
+        return self._projection.same(told, before, fetched, value)
 
     def _given(self, value: Any) -> T:
         if isinstance(value, _Raised):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from reactive_sqlite.equality import same_rows, same_value
+from reactive_sqlite.equality import kind_of, same_rows, same_value
 from reactive_sqlite.source import Fetched
 
 
@@ -17,7 +17,7 @@ class Projection(Protocol):
     """
 
     def value(self, fetched: Fetched, /) -> Any: ...
-    def same(self, old: Fetched, new: Fetched, /) -> bool: ...
+    def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool: ...
 
 
 class AllRows:
@@ -26,7 +26,7 @@ class AllRows:
     def value(self, fetched: Fetched, /) -> list[dict[str, Any]]:
         return fetched.dicts()
 
-    def same(self, old: Fetched, new: Fetched, /) -> bool:
+    def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool:
         return old.columns == new.columns and same_rows(old.rows, new.rows)
 
 
@@ -36,7 +36,7 @@ class FirstRow:
     def value(self, fetched: Fetched, /) -> dict[str, Any] | None:
         return fetched.dicts()[0] if fetched.rows else None
 
-    def same(self, old: Fetched, new: Fetched, /) -> bool:
+    def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool:
         if not (old.rows and new.rows):
             return not (old.rows or new.rows)
         return old.columns == new.columns and same_rows(old.rows[:1], new.rows[:1])
@@ -48,8 +48,8 @@ class FirstValue:
     def value(self, fetched: Fetched, /) -> Any:
         return fetched.rows[0][0] if fetched.rows else None
 
-    def same(self, old: Fetched, new: Fetched, /) -> bool:
-        return same_value(self.value(old), self.value(new))
+    def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool:
+        return same_value(old_value, new_value)
 
 
 class Decoded:
@@ -62,8 +62,10 @@ class Decoded:
     def value(self, fetched: Fetched, /) -> Any:
         return self._decode(self._inner.value(fetched))
 
-    def same(self, old: Fetched, new: Fetched, /) -> bool:
-        return self._inner.same(old, new) or same_value(self.value(old), self.value(new))
+    def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool:
+        if kind_of(old_value) in (dict, list):
+            old_value = self.value(old)  # a reader may have changed the one it was given
+        return same_value(old_value, new_value)
 
 
 ALL_ROWS = AllRows()

@@ -245,9 +245,10 @@ class Memo(Owner, Node, Generic[T]):
         self.dirty = False
         if failure is not None:
             self.error = failure, failure.__traceback__
+            self.same = self.earlier = None
         elif self.seen < 0 or self.error is not None:
             self.value = value
-            self.error = None
+            self.error = self.same = self.earlier = None
         else:
             old = self.value
             if self.equals is None:
@@ -261,7 +262,7 @@ class Memo(Owner, Node, Generic[T]):
             if same:
                 self.seen = start
                 return
-            if state.pending or self.earlier is not None:
+            if state.pending or self.same is not None or self.earlier is not None:
                 self._remember(old, value, start)
             self.value = value
         self.stamp = stamp
@@ -272,11 +273,13 @@ class Memo(Owner, Node, Generic[T]):
 
         Who has seen that value, and none of those between, need not run.
         """
-        if self.earlier is None:
+        self.same = None
+        if self.earlier is not None:
+            before, changed, until = self.earlier
+            if same_value(before, value):
+                self.same = changed, until
+        elif STATE.pending:
             self.earlier = old, self.stamp, start - 1
-            return
-        before, changed, until = self.earlier
-        self.same = (changed, until) if same_value(before, value) else None
         if not STATE.pending:
             self.earlier = None
 
