@@ -76,6 +76,7 @@ class Broker:
             on_deliver=self.deliveries.run,
             find=lambda id: self.catalog.tables.get(id),
             moved=self._schema_moved,
+            look=self.look if connection.memory else None,
         )
         self.listeners = Listeners(self.capture, self.deliveries, lambda: self.catalog)
         self._sources: WeakValueDictionary[Any, Source] = WeakValueDictionary()
@@ -83,7 +84,7 @@ class Broker:
         self._versions = Versions(connection)
         self._analyses: dict[tuple[str, bool], Analysis] = {}
         self._catalog: Catalog | None = None
-        self._later: list[View] = []  # their first value waits for the end of the transaction
+        self._later: dict[View, None] = {}  # their first value waits for the end of the transaction
         self._overdue: Sources = {}  # another process's lock kept them from being run
         self._commits = 0
         connection.ledger = self.capture
@@ -120,7 +121,7 @@ class Broker:
         A table or column that does not exist may come to exist, and is not refused here.
         """
         with self.locked():
-            self._schema_moved()
+            self._notice_schema()
             try:
                 self._analyse(source)
             except sqlite3.OperationalError as error:
@@ -130,7 +131,7 @@ class Broker:
     def region(self, source: Source) -> Region:
         """Return the region that the query reads, as the schema is now."""
         with self.locked():
-            self._schema_moved()
+            self._notice_schema()
             return self._region(source)
 
     def read(self, source: Source) -> Fetched:
@@ -160,13 +161,17 @@ class Broker:
         """Keep the query current from now on; False when the open transaction of this thread must
         end first (the view is then told to `begin`). The lock is held."""
         if self.connection.owned_here():
-            self._later.append(view)
-            self.capture.due = True
+            self.follow_later(view)
             return False
         self._sweep()
         if not source.live:
             self._go_live(source)
         return True
+
+    def follow_later(self, view: View) -> None:
+        """Tell the view to `begin` when the open transaction of this thread has ended."""
+        self._later[view] = None
+        self.capture.due = True
 
     def release(self, source: Source) -> None:
         """Perhaps nobody looks at the query any more; this never waits for the lock."""
@@ -181,11 +186,16 @@ class Broker:
     def listen(self, listener: Listener) -> None:
         """Tell the listener of every commit from now on."""
         with self.locked():
-            self._schema_moved()
+            self._notice_schema()
             self.listeners.add(listener)
             if not self.connection.read_only:
                 self.listeners.watch()
                 self.capture.due = True  # triggers that must wait for the transaction's end
+
+    def look(self) -> None:
+        """Look whether `backup` has replaced a database without a file; before a statement."""
+        if self._versions.schema_pending:
+            self.capture.schema = True
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -202,9 +212,14 @@ class Broker:
                 return False
             if not (self.live or self.listeners):
                 return False
-            if not (self._overdue or self._versions.data_pending):
+            if self._versions.schema_pending:
+                self._schema_moved()
+                self._derive_again()
+                self._renew(dict(self.live))
+            elif self._overdue or self._versions.data_pending:
+                self._renew({})
+            else:
                 return False
-            self._renew({})
         finally:
             connection.lock.release()
         self.deliveries.run()
@@ -223,15 +238,22 @@ class Broker:
             self._renew(hit)
         self.deliveries.run()
 
-    def close(self, error: BaseException | None, reason: BaseException) -> None:
-        """Complete everything that is observed; the lock is held."""
-        views = dict.fromkeys(view for source in self.live for view in source.audience())
-        views.update(dict.fromkeys(self._later))
-        for view in views:
-            view.end(error, reason)
-        self.listeners.end(error)
-        self.live.clear()
-        self._later.clear()
+    def shut(self, error: BaseException | None) -> None:
+        """Complete everything that is observed, or end it with the error, and close the file."""
+        reason = error or DatabaseClosed("the database is closed")
+        with self.connection.exclusive():
+            if self.connection.closed:
+                return
+            views = dict.fromkeys(view for source in self.live for view in source.audience())
+            views.update(self._later)
+            for view in views:
+                view.end(error, reason)
+            self.listeners.end(error)
+            self.live.clear()
+            self._later.clear()
+            self.connection.close()
+        self.deliveries.run()
+        self.deliveries.close()
 
     def _committed(self) -> None:
         capture = self.capture
@@ -263,7 +285,7 @@ class Broker:
 
     def _begin_later(self) -> None:
         self.capture.settle()
-        later, self._later = self._later, []
+        later, self._later = self._later, {}
         for view in later:
             try:
                 view.begin()
@@ -271,39 +293,41 @@ class Broker:
                 view.fail(error)
 
     def _renew(self, hit: Sources) -> None:
-        """Run the queries again in one read transaction, with all others if another connection
-        has committed since, and publish what differs."""
-        hit = {**self._overdue, **hit}
-        self._overdue = {}
+        """Run the queries again, with all others if another connection has committed since, and
+        publish what differs: everything from one and the same commit."""
+        if self._overdue:
+            hit = {**self._overdue, **hit}
+            self._overdue = {}
         self._retire(hit)
-        fetched: list[tuple[Source, Fetched]] = []
-        while True:
-            try:
-                with self._snapshot():
-                    elsewhere = self._versions.data_moved()
-                    moved = elsewhere and self._schema_moved()
-                    if elsewhere:
-                        hit = dict(self.live)
-                        self._retire(hit)
-                        self.listeners.tell(ELSEWHERE)
-                    if not moved:
-                        fetched = [(source, self._fetch(source)) for source in hit if source.live]
-                        break
-            except sqlite3.OperationalError as error:
-                self._overdue.update(hit)
-                if not _busy(error):
-                    raise
-                return  # locked by another process: the watcher comes again
-            self._derive_again()
+        # Hoping that nobody else has committed, which the counter tells afterwards.
+        fetched = [(source, self._fetch(source)) for source in hit]
+        try:
+            if self._versions.data_pending:
+                fetched = self._snapshot(hit)
+        except sqlite3.OperationalError as error:
+            self._overdue.update(hit)
+            if not _busy(error):
+                raise
+            return  # locked by another process: the watcher comes again
         self._publish(fetched)
 
-    @contextmanager
-    def _snapshot(self) -> Generator[None, None, None]:
-        self.connection.raw("BEGIN")
-        try:
-            yield
-        finally:
-            self.connection.raw("COMMIT")
+    def _snapshot(self, hit: Sources) -> list[tuple[Source, Fetched]]:
+        """Another connection has committed: fetch everything in one read transaction."""
+        raw = self.connection.raw
+        while True:
+            raw("BEGIN")
+            try:
+                elsewhere = self._versions.data_moved()
+                moved = self._schema_moved()
+                if elsewhere:
+                    hit.update(self.live)
+                    self._retire(hit)
+                    self.listeners.tell(ELSEWHERE)
+                if not moved:
+                    return [(source, self._fetch(source)) for source in hit]
+            finally:
+                raw("COMMIT")
+            self._derive_again()
 
     def _publish(self, fetched: Sequence[tuple[Source, Fetched]]) -> None:
         publication = Publication()
@@ -349,12 +373,15 @@ class Broker:
     # -- what is followed ------------------------------------------------------------------------
 
     def _go_live(self, source: Source) -> None:
-        self._schema_moved()
-        source.region = self._region(source)
-        self._watch(source.region)
-        with self._snapshot():
+        if self.capture.schema:
+            self._schema_moved()
+        while True:
+            source.region = self._region(source)
+            self._watch(source.region)
             fetched = self._fetch(source)
-            elsewhere = self._versions.data_pending
+            if not self._versions.data_pending:
+                break
+            self._renew({})  # all that is followed shows one commit, the new one included
         if fetched.error is not None:
             source.region = None
             raise fetched.error
@@ -362,8 +389,6 @@ class Broker:
         source.live = True
         self._interests.add(source, source.region)
         self.live[source] = None
-        if elsewhere:
-            self._renew({})
 
     def _go_idle(self, source: Source) -> None:
         source.live = False
@@ -451,6 +476,11 @@ class Broker:
 
     def _now(self) -> tuple[Any, ...]:
         return self._commits, self._versions.read("data_version")
+
+    def _notice_schema(self) -> None:
+        # The schema only moves by a commit of another connection, or by a noted one of our own.
+        if self.capture.schema or self._versions.data_pending or self._versions.schema_pending:
+            self._schema_moved()
 
     def _schema_moved(self) -> bool:
         """Whether the schema is another one since last asked; forgets what was derived from it."""

@@ -70,6 +70,7 @@ class Capture:
         on_deliver: Callable[[], None],
         find: Callable[[TableName], Table | None],
         moved: Callable[[], bool],
+        look: Callable[[], None] | None = None,
     ) -> None:
         self.entries: list[Entry] = []
         self.dirty: set[TableName] = set()
@@ -84,6 +85,7 @@ class Capture:
         self._on_rollback = on_rollback
         self._find = find
         self._moved = moved
+        self._look = look
         self._overflowed: set[int] = set()
         self._savepoints: list[tuple[str, int, set[TableName]]] = []
         self._loose = False  # triggers were dropped for a statement and must come back
@@ -95,6 +97,10 @@ class Capture:
 
     def mark(self) -> int:
         return len(self.entries)
+
+    def begins(self) -> None:
+        if self._look is not None:
+            self._look()
 
     def pending(self) -> bool:
         return bool(self.entries or self.dirty or self.schema or self.due or self.wrote_any)

@@ -33,6 +33,10 @@ Action = tuple[Any, ...]
 class Ledger(Protocol):
     """Who is told of the statements; always called with the connection's lock held."""
 
+    def begins(self) -> None:
+        """A statement outside any transaction is about to run."""
+        ...
+
     def mark(self) -> int:
         """Return a mark of what is noted so far."""
         ...
@@ -101,6 +105,7 @@ class Connection(sqlite3.Connection):
         self.closed = False
         self.read_only = False
         self.immutable = False  # a file that nobody can write to
+        self.memory = False  # no file at all
         self.busy_timeout = busy_timeout
         self._owned = False  # the lock is held once more for the open transaction
         self._depth = 0  # statements running inside statements (a Python function called by SQL)
@@ -335,8 +340,10 @@ class Connection(sqlite3.Connection):
             cursor.run_now(sql, parameters, many=many)
             return
         was = self.in_transaction
-        if not (was or self._depth) and ledger.pending():
-            self._boundary()  # a write went past us, through a bare sqlite3.Cursor
+        if not (was or self._depth):
+            ledger.begins()
+            if ledger.pending():
+                self._boundary()  # a write went past us, through a bare sqlite3.Cursor
         known = self._statements.get(sql)
         if known is None and first_keyword(sql) in _DISTURBED_BY_TRIGGERS:
             ledger.make_way()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -95,13 +96,7 @@ class Database(sqlite_utils.Database):
             connection.close()
             raise
         if watch and self.path is not None and not connection.immutable:
-            self._watcher = Watcher(
-                str(self.path),
-                check=self.broker.check,
-                replaced=self._replaced,
-                failed=self._report,
-            )
-            self._watcher.start()
+            self._watcher = _watching(self.broker, str(self.path), self._report)
 
     # -- observing -----------------------------------------------------------------------------
 
@@ -247,7 +242,10 @@ class Database(sqlite_utils.Database):
 
     def close(self) -> None:
         """Complete all observables and close the file; every later call raises DatabaseClosed."""
-        self._shut(None)
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()
+        self.broker.shut(None)
 
     @property
     def closed(self) -> bool:
@@ -265,21 +263,25 @@ class Database(sqlite_utils.Database):
             self.broker.check_query(source)
         return ObservableQuery(self.broker, source, projection, skip_initial=skip_initial)
 
-    def _shut(self, error: BaseException | None) -> None:
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.close()
-        with self.conn.exclusive():
-            if self.conn.closed:
-                return
-            self.broker.close(error, error or DatabaseClosed("the database is closed"))
-            self.conn.close()
-        self.broker.deliveries.run()
-        self.broker.deliveries.close()
-
-    def _replaced(self, reason: str) -> None:
-        self._shut(DatabaseReplaced(f"{self.path}: {reason}"))
-
     def _check_open(self) -> None:
         if self.conn.closed:
             raise DatabaseClosed("the database is closed")
+
+
+def _watching(broker: Broker, path: str, report: ErrorHandler) -> Watcher:
+    # Weakly: a database that was dropped without being closed must not be watched for ever.
+    known = weakref.ref(broker)
+
+    def check() -> bool:
+        found = known()
+        return found is not None and found.check()
+
+    def replaced(reason: str) -> None:
+        found = known()
+        if found is not None:
+            found.shut(DatabaseReplaced(reason))
+
+    watcher = Watcher(path, check=check, replaced=replaced, failed=report)
+    weakref.finalize(broker, watcher.close)
+    watcher.start()
+    return watcher

@@ -198,10 +198,13 @@ class Subscription(abc.DisposableBase):
 
     def drain(self) -> None:
         """Hand out what is pending, on the scheduler where there is one."""
-        if self._scheduler is not None:
-            self._scheduler.schedule(self._scheduled)
-        else:
+        if self._scheduler is None:
             self._drain()
+            return
+        try:
+            self._scheduler.schedule(self._scheduled)
+        except Exception as error:
+            self._report(error)  # the subscriber's scheduler is as much its own as its callback
 
     def _scheduled(self, scheduler: abc.SchedulerBase, state: Any = None) -> None:
         self._drain()

@@ -305,17 +305,19 @@ class ObservableQuery(Observable[T]):
 
     def begin(self) -> None:
         """The transaction in which somebody subscribed has ended: give the first value."""
-        waiting = [s for s in self._subscriptions if s.awaits_first]
-        if not (waiting or self._bundles) or not self._broker.follow(self._source, self):
+        if not self.wanted or not self._broker.follow(self._source, self):
             return
-        for subscription in waiting:
+        publication = Publication()
+        for subscription in [s for s in self._subscriptions if s.awaits_first]:
             self._begin(subscription)
-            self._broker.deliveries.add(subscription)
-        for bundle in self._bundles or ():
-            publication = Publication()
-            publication.bundles[bundle] = None
+            publication.parcels.append(subscription)
+        if self._bundles:
             self._follow()
-            self._broker.emit(publication)
+            publication.bundles.update(self._bundles)
+        if self._node is not None and self._node.watched:
+            self._track_source()
+            publication.nodes.append((self._node, self._value))
+        self._broker.emit(publication)
 
     def fail(self, error: Exception) -> None:
         """Its first fetch failed: everybody who waits for it ends with the error."""
@@ -397,6 +399,9 @@ class ObservableQuery(Observable[T]):
 
     def _follow(self) -> None:
         self._source.dependents[self] = None
+        self._take_over()
+
+    def _take_over(self) -> None:
         if self._value is _IDLE and self._source.fetched is not None:
             self._told = self._source.fetched
             self._value = self._project(self._source.fetched)
@@ -421,19 +426,21 @@ class ObservableQuery(Observable[T]):
             if node.value is not _IDLE:
                 return node.value
             if broker.connection.owned_here():
+                broker.follow_later(self)
                 return self._project(broker.read(self._source))
             try:
                 broker.follow(self._source, self)
             except Exception as error:
                 return _Raised(error)
-            if self._source.tracked is None:
-                self._source.tracked = WeakSet()
-            self._source.tracked.add(self)
-            if self._value is _IDLE and self._source.fetched is not None:
-                self._told = self._source.fetched
-                self._value = self._project(self._source.fetched)
+            self._track_source()
             node.value = self._value
             return self._value
+
+    def _track_source(self) -> None:
+        if self._source.tracked is None:
+            self._source.tracked = WeakSet()
+        self._source.tracked.add(self)
+        self._take_over()
 
     def _watch_changed(self, node: External[Any]) -> None:
         node.volatile = not node.watched

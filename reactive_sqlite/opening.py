@@ -27,7 +27,9 @@ def connect(
         raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
     try:
         if path is None:
-            return _set_up(_open(":memory:", busy_timeout), synchronous)
+            connection = _open(":memory:", busy_timeout)
+            connection.memory = True
+            return _set_up(connection, synchronous)
         if read_only:
             return _open_read_only(path, busy_timeout)
         fresh = not path.exists() or path.stat().st_size == 0

@@ -15,19 +15,25 @@ class Versions:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._names = ["main"]
+        self._names = ["main"]  # as SQL spells them
         self._data = self.read("data_version")
         self._schema = self.read("schema_version")
 
     def read(self, pragma: str) -> tuple[int, ...]:
         """Return the counter of each database."""
         raw = self._connection.raw
-        return tuple([raw(f"PRAGMA {quote(name)}.{pragma}")[0][0] for name in self._names])
+        return tuple([raw(f"PRAGMA {name}.{pragma}")[0][0] for name in self._names])
 
     @property
     def data_pending(self) -> bool:
         """Whether another connection has committed since `data_moved` was last asked."""
         return self.read("data_version") != self._data
+
+    @property
+    def schema_pending(self) -> bool:
+        """Whether the schema moved since `schema_moved` was last asked. `backup` into this
+        connection moves this counter alone."""
+        return self.read("schema_version") != self._schema
 
     def data_moved(self) -> bool:
         """Whether another connection has committed since this was last asked."""
@@ -37,7 +43,7 @@ class Versions:
     def schema_moved(self) -> bool:
         """Whether the schema, or the list of databases, is another one since last asked."""
         listed = self._connection.raw("PRAGMA database_list")
-        names = [name for _, name, _ in listed if name != "temp"]
+        names = ["main", *(quote(name) for _, name, _ in listed if name not in ("main", "temp"))]
         if names != self._names:
             self._names = names
             self._data = self.read("data_version")

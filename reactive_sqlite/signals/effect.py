@@ -63,18 +63,21 @@ def create_effect(
     the run and starts the next when it has ended; what the run writes itself makes it run again
     afterwards. Errors go to the loop's exception handler.
     """
+    effect: Effect
     if is_async(fn):
         from .async_effect import AsyncEffect  # asyncio takes its time
 
         if scheduler is not None:
             raise TypeError("create_effect: an async effect runs on its loop, not on a scheduler")
-        return AsyncEffect(fn, initial, name)
-    effect = (
-        SyncEffect(fn, initial, name)
-        if scheduler is None
-        else ScheduledEffect(fn, initial, name, scheduler)
-    )
-    effect.start()
+        effect = AsyncEffect(fn, initial, name)
+    else:
+        if scheduler is None:
+            effect = started = SyncEffect(fn, initial, name)
+        else:
+            effect = started = ScheduledEffect(fn, initial, name, scheduler)
+        started.start()
+    if effect.parent is not None and effect.parent.has_ended():
+        effect.dispose()  # its owner was disposed before it was there to be disposed with it
     return effect
 
 
@@ -149,6 +152,8 @@ class SyncEffect(Effect):
     def run(self, me: int, changes: Held | None) -> Exception | None:
         state = STATE
         fn, start = self.fn, state.clock
+        if fn is None:  # disposed together with its owner, by another thread
+            return None
         raw: list[Node] = []
         errors: list[Exception] | None = None
         home = me == state.home or not (state.nesting or me in state.others)

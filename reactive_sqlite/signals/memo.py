@@ -123,6 +123,9 @@ class Memo(Owner, Node, Generic[T]):
             self._raise()
         return self.value
 
+    def has_ended(self) -> bool:
+        return self.fn is None and not self.running
+
     def dispose(self) -> None:
         with STATE.lock:
             if self.fn is None:

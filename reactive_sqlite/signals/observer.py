@@ -54,6 +54,9 @@ class Effect(Owner, Node):
         self.sink: ErrorSink | None = None
         self.order = _next_order()
 
+    def has_ended(self) -> bool:
+        return self.fn is None and not self.running
+
     def dispose(self) -> None:
         """Stop: run the cleanups, dispose what was created inside, and never run again.
 

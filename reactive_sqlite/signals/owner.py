@@ -14,7 +14,7 @@ T = TypeVar("T")
 class Scope(Owner):
     """An owner that computes nothing: a root, or the body of `catch_error`."""
 
-    __slots__ = ("handler",)
+    __slots__ = ("ended", "handler")
 
     def __init__(
         self, parent: Owner | None, handler: Callable[[Exception], object] | None = None
@@ -22,11 +22,16 @@ class Scope(Owner):
         self.parent = parent
         self.owned = self.cleanups = None
         self.handler = handler
+        self.ended = False
 
     def dispose(self) -> None:
         """Dispose what was created inside and run the cleanups registered inside."""
+        self.ended = True
         disown(self)
         raise_all(release_owned(self), "cleanups failed")
+
+    def has_ended(self) -> bool:
+        return self.ended
 
 
 class Tracked:

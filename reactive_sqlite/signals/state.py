@@ -83,6 +83,10 @@ class Owner:
         """End it and everything below it."""
         raise NotImplementedError
 
+    def has_ended(self) -> bool:
+        """Tell whether nothing will dispose any more what is created under it now."""
+        raise NotImplementedError
+
 
 class State:
     """All state that threads share.

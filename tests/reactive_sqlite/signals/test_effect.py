@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from reactivex.abc import SchedulerBase
@@ -120,8 +121,12 @@ def test_an_effect_may_write_what_it_reads_until_it_settles() -> None:  # F07
 def test_effects_of_one_write_run_in_the_order_they_were_made() -> None:  # F09
     a, set_a = create_signal(0)
     seen: list[int] = []
+
+    def add(i: int, _value: int, _previous: int) -> None:
+        seen.append(i)
+
     for i in range(5):
-        create_effect(on(a, lambda _new, _old, i=i: seen.append(i), defer=True))
+        create_effect(on(a, partial(add, i), defer=True))
     set_a(1)
     assert seen == [0, 1, 2, 3, 4]
 
@@ -487,7 +492,11 @@ def test_a_scheduled_effects_error_goes_to_the_excepthook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[BaseException | None] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_value))
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        told.append(args.exc_value)
+
+    monkeypatch.setattr(threading, "excepthook", hook)
     a, set_a = create_signal(0)
     scheduler = TestScheduler()
 

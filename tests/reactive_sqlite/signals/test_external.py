@@ -18,6 +18,7 @@ from reactive_sqlite import (
 )
 from reactive_sqlite.signals.external import External, flush, publish, tracking
 from tests.reactive_sqlite.signals.background import run_in_thread
+from tests.reactive_sqlite.signals.noting import note
 
 
 def read(leaf: External[Any]) -> Any:
@@ -266,7 +267,7 @@ def test_a_memo_over_a_volatile_leaf_computes_at_every_read() -> None:
     leaf = External(1)
     leaf.volatile = True
     runs: list[int] = []
-    inner = create_memo(lambda: (runs.append(1), read(leaf))[1])
+    inner = create_memo(lambda: note(runs, 1, read(leaf)))
     outer = create_memo(lambda: inner() + 1)
     assert outer() == 2
     leaf.value = 5  # as a query does that fetches when it is read
@@ -283,7 +284,7 @@ def test_a_memo_over_a_volatile_leaf_computes_at_every_read() -> None:
 def test_a_live_memo_over_a_volatile_leaf_trusts_its_cache() -> None:
     leaf = External(1)
     runs: list[int] = []
-    memo = create_memo(lambda: (runs.append(1), read(leaf))[1])
+    memo = create_memo(lambda: note(runs, 1, read(leaf)))
     effect = create_effect(lambda: memo())
     leaf.volatile = True
     memo()

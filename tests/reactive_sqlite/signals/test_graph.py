@@ -6,11 +6,12 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from reactive_sqlite import Accessor, batch, create_effect, create_memo, create_signal, untrack
+from tests.reactive_sqlite.signals.noting import note
 
 
 class Big:
@@ -73,7 +74,7 @@ def test_nothing_runs_behind_a_memo_that_stays_equal() -> None:  # G04
     a, set_a = create_signal(1)
     constant = create_memo(lambda: (a(), "k")[1])
     runs: list[str] = []
-    behind = create_memo(lambda: (runs.append("memo"), constant())[1])
+    behind = create_memo(lambda: note(runs, "memo", constant()))
     create_effect(lambda: runs.append(behind()))
     runs.clear()
     set_a(2)
@@ -84,7 +85,7 @@ def test_nothing_runs_behind_a_memo_that_stays_equal() -> None:  # G04
 def test_a_memo_that_nobody_reads_is_not_computed_by_writes() -> None:  # G07
     a, set_a = create_signal(0)
     runs: list[int] = []
-    memo = create_memo(lambda: (runs.append(a()), a())[1])
+    memo = create_memo(lambda: note(runs, a(), a()))
     memo()
     for value in (1, 2, 3):
         set_a(value)
@@ -96,9 +97,10 @@ def test_a_memo_that_nobody_reads_is_not_computed_by_writes() -> None:  # G07
 def test_a_memo_computes_once_until_something_it_read_changes() -> None:  # G08
     a, set_a = create_signal(0)
     runs: list[str] = []
-    memo = create_memo(lambda: (runs.append("a"), a())[1])
-    alone = create_memo(lambda: (runs.append("alone"), 42)[1])
-    memo(), memo(), alone(), alone()
+    memo = create_memo(lambda: note(runs, "a", a()))
+    alone = create_memo(lambda: note(runs, "alone", 42))
+    for read in (memo, memo, alone, alone):
+        read()
     set_a(1)
     assert alone() == 42
     assert runs == ["a", "alone"], "a memo without dependencies computes once ever"
@@ -107,7 +109,7 @@ def test_a_memo_computes_once_until_something_it_read_changes() -> None:  # G08
 def test_none_is_a_value_like_any_other() -> None:  # G09
     a, set_a = create_signal(0)
     runs: list[int] = []
-    memo = create_memo(lambda: (runs.append(a()), a() or None)[1])
+    memo = create_memo(lambda: note(runs, a(), a() or None))
     assert memo() is None
     assert memo() is None
     assert runs == [0]
@@ -115,8 +117,7 @@ def test_none_is_a_value_like_any_other() -> None:  # G09
     assert memo() == 1
     set_a(0)
     assert memo() is None
-    nothing: int | None = None
-    b, set_b = create_signal(nothing)
+    b, set_b = create_signal(cast("int | None", None))
     seen: list[int | None] = []
     create_effect(lambda: seen.append(b()))
     set_b(1)
@@ -145,7 +146,7 @@ def test_two_hundred_effects_run_once_each_in_the_order_they_were_made() -> None
 
     def make(i: int) -> None:
         memo = create_memo(lambda: a() + i)
-        create_effect(lambda: (memo(), seen.append(i)))
+        create_effect(lambda: note(seen, i, memo()))
 
     for i in range(200):
         make(i)
@@ -195,8 +196,7 @@ def test_only_the_branch_that_was_taken_counts() -> None:  # D01
 
 
 def test_a_memo_behind_a_closed_guard_is_not_computed() -> None:  # D02
-    start: dict[str, int] | None = {"v": 1}
-    a, set_a = create_signal(start)
+    a, set_a = create_signal(cast("dict[str, int] | None", {"v": 1}))
     guard = create_memo(lambda: a())
     wrong: list[str] = []
 

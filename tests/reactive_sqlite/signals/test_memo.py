@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from reactive_sqlite import batch, create_effect, create_memo, create_signal
+from tests.reactive_sqlite.signals.noting import note
 
 
 def test_fn_gets_the_previous_value_when_an_initial_one_is_given() -> None:  # P01
@@ -19,8 +20,11 @@ def test_fn_gets_the_previous_value_when_an_initial_one_is_given() -> None:  # P
 
 def test_none_is_an_initial_value_too() -> None:
     a, set_a = create_signal(1)
-    start: tuple[int, ...] | None = None
-    history = create_memo(lambda previous: (*(previous or ()), a()), start)
+
+    def add(previous: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        return (*(previous or ()), a())
+
+    history = create_memo(add, None)
     assert history() == (1,)
     set_a(2)
     assert history() == (1, 2)
@@ -47,7 +51,7 @@ def test_an_error_reaches_the_reader_through_the_memos_above() -> None:  # X01
 def test_a_failed_memo_is_not_run_again_without_a_change() -> None:  # X02
     a, _ = create_signal(0)
     runs: list[int] = []
-    memo = create_memo(lambda: (runs.append(1), 10 // a())[1])
+    memo = create_memo(lambda: note(runs, 1, 10 // a()))
     for read in (memo, memo, memo.peek):
         with pytest.raises(ZeroDivisionError):
             read()
@@ -81,7 +85,7 @@ def test_a_cached_error_does_not_grow_with_every_reader() -> None:
 def test_a_memo_that_fails_under_an_effect_recovers_with_its_dependency() -> None:  # R15
     a, set_a = create_signal(1)
     runs: list[int] = []
-    memo = create_memo(lambda: (runs.append(1), 10 // a())[1])
+    memo = create_memo(lambda: note(runs, 1, 10 // a()))
     seen: list[int | str] = []
 
     def follow() -> None:
@@ -120,7 +124,7 @@ def test_reads_in_a_memos_equality_are_not_dependencies_of_its_reader() -> None:
     count, set_count = create_signal(1)
     inner = create_memo(lambda: exact(), equals=lambda old, new: abs(old - new) < allowed())
     runs: list[int] = []
-    outer = create_memo(lambda: (runs.append(count()), inner())[1])
+    outer = create_memo(lambda: note(runs, count(), inner()))
     outer()
     set_exact(2.0)
     set_count(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -17,6 +18,11 @@ from reactive_sqlite import (
     on_cleanup,
     run_with_owner,
 )
+from tests.reactive_sqlite.signals.noting import note
+
+
+def fail(error: Exception) -> None:
+    raise error
 
 
 def test_a_cleanup_runs_before_the_next_run_with_its_own_runs_values() -> None:  # C01
@@ -55,7 +61,7 @@ def test_cleanups_run_last_first() -> None:  # C04
     def run() -> None:
         a()
         for i in range(3):
-            on_cleanup(lambda i=i: seen.append(i))
+            on_cleanup(partial(seen.append, i))
 
     create_effect(run)
     set_a(1)
@@ -97,8 +103,8 @@ def test_every_cleanup_runs_although_one_raises() -> None:
 
     def run() -> None:
         on_cleanup(lambda: cleaned.append("first"))
-        on_cleanup(lambda: [][1])  # type: ignore[misc]
-        on_cleanup(lambda: {}["x"])  # type: ignore[misc]
+        on_cleanup(partial(fail, IndexError()))
+        on_cleanup(partial(fail, KeyError()))
         on_cleanup(lambda: cleaned.append("last"))
 
     effect = create_effect(run)
@@ -115,7 +121,7 @@ def test_an_error_of_a_cleanup_before_a_run_does_not_prevent_the_run() -> None:
     def run() -> None:
         runs.append(a())
         if a() == 0:
-            on_cleanup(lambda: {}["x"])  # type: ignore[misc]
+            on_cleanup(partial(fail, KeyError()))
 
     create_effect(run)
     with pytest.raises(KeyError):
@@ -136,7 +142,7 @@ def test_an_effect_made_in_an_effect_is_disposed_when_the_outer_one_runs_again()
 
     def outer() -> None:
         value = a()
-        create_effect(lambda: (b(), inner.append(value)))
+        create_effect(lambda: note(inner, value, b()))
 
     create_effect(outer)
     set_a(1)
@@ -154,7 +160,7 @@ def test_disposing_a_root_stops_all_that_was_made_inside() -> None:  # C09
         def outer() -> None:
             a()
             seen.append("outer")
-            create_effect(lambda: (a(), seen.append("inner")))
+            create_effect(lambda: note(seen, "inner", a()))
 
         create_effect(outer)
         on_cleanup(lambda: seen.append("root"))
@@ -203,7 +209,7 @@ def test_an_effect_made_in_a_memo_is_disposed_when_the_memo_computes_again() -> 
 
     def compute() -> int:
         value = a()
-        create_effect(lambda: (b(), seen.append(value)))
+        create_effect(lambda: note(seen, value, b()))
         return value
 
     memo = create_memo(compute)
@@ -219,7 +225,7 @@ def test_a_memo_made_in_an_effect_holds_no_subscription_after_its_disposal() -> 
     runs: list[int] = []
 
     def outer() -> None:
-        memo = create_memo(lambda: (runs.append(1), a())[1])
+        memo = create_memo(lambda: note(runs, 1, a()))
         create_effect(lambda: memo())
 
     create_effect(outer).dispose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reactive_sqlite import batch, create_effect, create_memo, create_signal
+from tests.reactive_sqlite.signals.noting import note
 
 
 def test_three_writes_in_a_batch_are_one_run_with_the_last_value() -> None:  # B01
@@ -54,7 +55,7 @@ def test_a_batch_that_ends_with_the_values_it_began_with_runs_nothing() -> None:
     a, set_a = create_signal(0)
     nan, set_nan = create_signal(float("nan"))
     seen: list[int] = []
-    create_effect(lambda: (nan(), seen.append(a())))
+    create_effect(lambda: note(seen, a(), nan()))
     with batch():
         set_a(5)
         set_nan(1.0)
