@@ -204,6 +204,9 @@ def _make(file: Path) -> None:
                 _create(file)
     except OSError as error:
         raise CannotOpen(str(file), error.strerror or str(error)) from error
+    # SQLite would open it all the same, and fail at the first write.
+    if not os.access(file, os.W_OK):
+        raise CannotOpen(str(file), "it may not be written; pass read_only=True to read it")
 
 
 def _make_directory(place: Path) -> None:
