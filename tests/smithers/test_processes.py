@@ -123,6 +123,7 @@ except SmithersError as error:
     assert out.splitlines() == [
         "review",
         "review",
-        f"cannot open '{path / 'db.sqlite'}': it may not be written; pass read_only=True to read it",
+        f"cannot open '{path / 'db.sqlite'}': "
+        "it may not be written; pass read_only=True to read it",
     ]
     assert reader.returncode == 0
