@@ -274,7 +274,8 @@ class Broker:
         if changes is not None:
             self.listeners.tell(changes)
         if schema:
-            self._schema_moved()
+            self._versions.schema_moved()
+            self._forget_schema()
             self._derive_again()
         if due:
             capture.settle()
@@ -486,9 +487,12 @@ class Broker:
         """Whether the schema is another one since last asked; forgets what was derived from it."""
         if not self._versions.schema_moved() and not self.capture.schema:
             return False
+        self._forget_schema()
+        return True
+
+    def _forget_schema(self) -> None:
         self._catalog = None
         self._analyses.clear()
-        return True
 
     @contextmanager
     def locked(self) -> Generator[None, None, None]:

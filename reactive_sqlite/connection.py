@@ -26,6 +26,9 @@ _KNOWN_STATEMENTS = 4096
 _DISTURBED_BY_TRIGGERS = frozenset({"ALTER", "DETACH"})
 _SQLITE_OK, _SQLITE_DENY = 0, 1
 
+# The attribute in C, which the property below covers.
+_text_factory: Any = vars(sqlite3.Connection)["text_factory"]
+
 Action = tuple[Any, ...]
 """What the authorizer is asked: (code, first, second, schema, trigger or view)."""
 
@@ -107,6 +110,7 @@ class Connection(sqlite3.Connection):
         self.immutable = False  # a file that nobody can write to
         self.memory = False  # no file at all
         self.busy_timeout = busy_timeout
+        self._plain_text = True
         self._owned = False  # the lock is held once more for the open transaction
         self._depth = 0  # statements running inside statements (a Python function called by SQL)
         self._quiet = 0  # inside a script: its commits are told at its end
@@ -232,9 +236,26 @@ class Connection(sqlite3.Connection):
 
     # -- for the rooms above ---------------------------------------------------------------------
 
+    @property
+    def text_factory(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What makes values of SQLite's texts, as in sqlite3; our own queries always get str."""
+        return _text_factory.__get__(self)
+
+    @text_factory.setter
+    def text_factory(self, factory: Any) -> None:  # pyright: ignore
+        _text_factory.__set__(self, factory)
+        self._plain_text = factory is str
+
     def raw(self, sql: str, parameters: Any = ()) -> list[Any]:
         """Run a statement of our own, unnoticed, and return its rows as tuples."""
-        return self.raw_described(sql, parameters)[0]
+        if self._plain_text:
+            return self.raw_described(sql, parameters)[0]
+        factory = self.text_factory
+        _text_factory.__set__(self, str)
+        try:
+            return self.raw_described(sql, parameters)[0]
+        finally:
+            _text_factory.__set__(self, factory)
 
     def raw_described(self, sql: str, parameters: Any = ()) -> tuple[list[Any], tuple[str, ...]]:
         """Run a query unnoticed and return its rows and the names of its columns."""
@@ -336,7 +357,7 @@ class Connection(sqlite3.Connection):
 
     def _one(self, cursor: Cursor, sql: str, parameters: Any, *, many: bool = False) -> None:
         ledger = self.ledger
-        if ledger is None:
+        if ledger is None or not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             cursor.run_now(sql, parameters, many=many)
             return
         was = self.in_transaction

@@ -24,6 +24,7 @@ class Cursor(sqlite3.Cursor):
     """
 
     _rows: Iterator[Any] | None = None
+    _closed = False
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
         self._runner.run(self, sql, parameters)
@@ -39,6 +40,8 @@ class Cursor(sqlite3.Cursor):
 
     def __next__(self) -> Any:
         if self._rows is None:
+            if self._closed:
+                raise sqlite3.ProgrammingError("Cannot operate on a closed cursor.")
             raise StopIteration
         return next(self._rows)
 
@@ -53,7 +56,7 @@ class Cursor(sqlite3.Cursor):
         return list(self)
 
     def close(self) -> None:
-        self._rows = None
+        self._rows, self._closed = None, True
         super().close()
 
     def run_now(self, sql: str, parameters: Any, *, many: bool) -> None:

@@ -27,6 +27,9 @@ class AllRows:
         return fetched.dicts()
 
     def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool:
+        # Without a row, nobody can see the columns.
+        if not (old.rows or new.rows):
+            return True
         return old.columns == new.columns and same_rows(old.rows, new.rows)
 
 

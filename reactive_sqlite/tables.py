@@ -56,7 +56,8 @@ class Observing:
             if where_args:
                 raise ValueError("where_args go with a where in SQL, not with a dict")
             terms = [
-                f"{quote(c)} IS NULL" if v is None else f"{quote(c)} = ?" for c, v in where.items()
+                f"{_column(self.name, c)} IS NULL" if v is None else f"{_column(self.name, c)} = ?"
+                for c, v in where.items()
             ]
             parameters = [value for value in where.values() if value is not None]
             sql += f" WHERE {' AND '.join(terms)}" if terms else ""
@@ -93,7 +94,7 @@ class Table(Observing, sqlite_utils.db.Table):
         values: list[Any] = [*pk] if issubclass(type(pk), list | tuple) else [pk]
         if len(values) != len(columns):
             raise ValueError(f"the key of {self.name} is ({', '.join(columns)}), not {pk!r}")
-        terms = [f"{quote(column)} = ?" for column in columns]
+        terms = [f"{_column(self.name, column)} = ?" for column in columns]
         sql = f"SELECT * FROM {quote(self.name)} WHERE {' AND '.join(terms)}"
         if any(value is None for value in values):
             return _observed(self.db, sql, values, None, FIRST_ROW)
@@ -123,3 +124,8 @@ def _observed(
 def _plain(sql: str) -> bool:
     """Whether the text is only names, commas and directions: no sub-query can hide in it."""
     return "(" not in sql and "select" not in sql.lower()
+
+
+def _column(table: str, column: str) -> str:
+    # Alone and in quotes, the name of a column that does not exist would be taken for a text.
+    return f"{quote(table)}.{quote(column)}"

@@ -36,14 +36,14 @@ def limit_option(default: int | None, text: str) -> Callable[[F], F]:
     )
 
 
-def open_for_reading(path: str | None) -> SmithersDB:
+def open_for_reading(path: str | None, *, watch: bool = False) -> SmithersDB:
     """Open the database a command names; nothing of it is changed."""
-    return create_smithers_db(_existing(path), read_only=True)
+    return create_smithers_db(_existing(path), read_only=True, watch=watch)
 
 
 def open_for_writing(path: str | None) -> SmithersDB:
     """Open the database a command names; a missing one is an error, not made by a typing slip."""
-    return create_smithers_db(_existing(path))
+    return create_smithers_db(_existing(path), watch=False)
 
 
 def _existing(path: str | None) -> Path:

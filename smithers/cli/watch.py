@@ -23,7 +23,7 @@ def watch(path: str | None, as_json: bool, limit: int | None, key: str | None) -
     With --json one line of JSON for each. What was there before is not shown: see `state`.
     """
     arrived: queue.SimpleQueue[Transition | Exception | None] = queue.SimpleQueue()
-    with open_for_reading(path) as db:
+    with open_for_reading(path, watch=True) as db:
         following = db.state.transitions(key)
         following.subscribe(arrived.put, arrived.put, lambda: arrived.put(None))
         click.echo(f"watching {db.path}; Ctrl-C ends", err=True)

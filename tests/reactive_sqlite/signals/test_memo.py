@@ -51,7 +51,7 @@ def test_an_error_reaches_the_reader_through_the_memos_above() -> None:  # X01
 def test_a_failed_memo_is_not_run_again_without_a_change() -> None:  # X02
     a, _ = create_signal(0)
     runs: list[int] = []
-    memo = create_memo(lambda: note(runs, 1, 10 // a()))
+    memo = create_memo(lambda: 10 // note(runs, 1, a()))
     for read in (memo, memo, memo.peek):
         with pytest.raises(ZeroDivisionError):
             read()
@@ -85,7 +85,7 @@ def test_a_cached_error_does_not_grow_with_every_reader() -> None:
 def test_a_memo_that_fails_under_an_effect_recovers_with_its_dependency() -> None:  # R15
     a, set_a = create_signal(1)
     runs: list[int] = []
-    memo = create_memo(lambda: note(runs, 1, 10 // a()))
+    memo = create_memo(lambda: 10 // note(runs, 1, a()))
     seen: list[int | str] = []
 
     def follow() -> None:

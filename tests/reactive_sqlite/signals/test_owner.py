@@ -271,7 +271,7 @@ def test_run_with_owner_is_untracked() -> None:
     a, set_a = create_signal(0)
     runs: list[int] = []
     owner = create_root(lambda _: get_owner())
-    create_effect(lambda: (runs.append(1), run_with_owner(owner, a)))
+    create_effect(lambda: note(runs, 1, run_with_owner(owner, a)))
     set_a(1)
     assert len(runs) == 1
 
@@ -312,9 +312,12 @@ def test_an_error_of_the_handler_goes_to_the_next_one_outside() -> None:
     def replace(error: Exception) -> None:
         raise LookupError("handler") from error
 
+    def note_outer(error: Exception) -> None:
+        outer.append(repr(error))
+
     catch_error(
         lambda: catch_error(lambda: create_effect(lambda: 1 // a()), replace),
-        lambda error: outer.append(repr(error)),
+        note_outer,
     )
     set_a(0)
     assert outer == ["LookupError('handler')"]
