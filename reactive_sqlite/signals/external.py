@@ -30,6 +30,8 @@ class External(Node, Generic[T]):
     same = None
     by = 0  # its writes may fall into the very run that reads it
 
+    value: T
+
     def __init__(
         self, value: T, *, name: str | None = None, on_watch: Callable[[], None] | None = None
     ) -> None:
