@@ -18,9 +18,10 @@ from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import DatabaseClosed, NotReady
 from reactive_sqlite.interest import Interests, Sources
 from reactive_sqlite.listeners import ELSEWHERE, Listener, Listeners
-from reactive_sqlite.region import Region
+from reactive_sqlite.region import Region, TableName
 from reactive_sqlite.signals.external import External, publish
 from reactive_sqlite.source import Fetched, Parameters, Source, source_key
+from reactive_sqlite.trail import Trail, TrailReader
 from reactive_sqlite.versions import Versions
 
 _BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED: later, not never
@@ -85,6 +86,7 @@ class Broker:
         self._analyses: dict[tuple[str, bool], Analysis] = {}
         self._catalog: Catalog | None = None
         self._later: dict[View, None] = {}  # their first value waits for the end of the transaction
+        self._trails: list[TrailReader] = []
         self._overdue: Sources = {}  # another process's lock kept them from being run
         self._commits = 0
         connection.ledger = self.capture
@@ -196,6 +198,11 @@ class Broker:
         """Look whether `backup` has replaced a database without a file; before a statement."""
         if self._versions.schema_pending:
             self.capture.schema = True
+
+    def follow_trail(self, trail: Trail) -> None:
+        """Trust the trail from now on for what other connections write to its table."""
+        with self.locked():
+            self._trails.append(TrailReader(trail, self.connection.raw))
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -321,7 +328,7 @@ class Broker:
                 elsewhere = self._versions.data_moved()
                 moved = self._schema_moved()
                 if elsewhere:
-                    hit.update(self.live)
+                    hit.update(self.live if moved else self._touched_elsewhere())
                     self._retire(hit)
                     self.listeners.tell(ELSEWHERE)
                 if not moved:
@@ -329,6 +336,14 @@ class Broker:
             finally:
                 raw("COMMIT")
             self._derive_again()
+
+    def _touched_elsewhere(self) -> Sources:
+        written: dict[TableName, tuple[str, set[Any]]] = {}
+        for reader in self._trails:
+            keys = reader.keys()
+            if keys is not None:
+                written[reader.trail.table] = reader.trail.column, keys
+        return self._interests.elsewhere(written) if written else dict(self.live)
 
     def _publish(self, fetched: Sequence[tuple[Source, Fetched]]) -> None:
         publication = Publication()

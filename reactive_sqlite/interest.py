@@ -6,7 +6,7 @@ table and column, pinned ones by the hash of their key values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reactive_sqlite.capture import ALL_COLUMNS, UPDATED, Entry, TableCapture
@@ -89,6 +89,29 @@ class Interests:
             interest.remove(source, columns, region.pins)
             if not interest:
                 del self.tables[table]
+
+    def elsewhere(self, written: Mapping[TableName, tuple[str, Iterable[Any]]]) -> Sources:
+        """Return the queries that commits of other connections can have changed.
+
+        For the tables in `written` it is known which values of a column were written; any other
+        table may have changed.
+        """
+        hit: Sources = dict(self.everything)
+        for table, interest in self.tables.items():
+            if table not in written:
+                hit.update(dict.fromkeys(interest.everyone()))
+                continue
+            column, values = written[table]
+            values = list(values)
+            if values:
+                hit.update(interest.unpinned)
+            for names, of_names in interest.pins.items():
+                if names == (column,):
+                    for value in values:
+                        hit.update(of_names.get((value,), ()))
+                elif values:
+                    hit.update(s for sources in of_names.values() for s in sources.items())
+        return hit
 
     def touched(
         self,

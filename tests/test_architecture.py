@@ -53,6 +53,7 @@ ROWS = {
     "reactive_sqlite.observation": 4,
     "reactive_sqlite.differences": 4,  # lists as a stream of their differences
     "reactive_sqlite.asyncquery": 5,  # an observed query as the event loop sees it
+    "reactive_sqlite.trail": 3,  # which keys other programs wrote, where a table keeps that
     "reactive_sqlite.many": 4,  # tuples of queries, streams of change sets
     "reactive_sqlite.incremental": 4,
     "reactive_sqlite.inotify": 4,  # Linux's file events, for `watcher`
