@@ -267,6 +267,11 @@ class Broker:
         self._commits += 1
         if self.released:
             self._sweep()
+        if not (self.live or self._later or self.listeners or capture.schema or capture.due):
+            if capture.entries:
+                capture.drop_unwatched(())
+            capture.clear()
+            return
         schema, due, changes = capture.schema, capture.due, self.listeners.committed()
         hit: Sources = {}
         if schema:

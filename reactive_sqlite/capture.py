@@ -39,6 +39,7 @@ class TableCapture:
     """What is captured of one table; columns only ever grow while it is observed."""
 
     number: int
+    id: TableName
     table: Table
     watched: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
@@ -177,11 +178,12 @@ class Capture:
 
     def clear(self) -> None:
         """Begin an empty transaction."""
-        self.entries.clear()
-        self.dirty.clear()
-        self._overflowed.clear()
-        self._savepoints.clear()
         self.schema = self.wrote_any = self.due = False
+        self.entries.clear()
+        if self.dirty or self._overflowed or self._savepoints:
+            self.dirty.clear()
+            self._overflowed.clear()
+            self._savepoints.clear()
 
     def watch(
         self,
@@ -197,7 +199,7 @@ class Capture:
             return
         capture = self.tables.get(table.id)
         if capture is None:
-            capture = TableCapture(len(self.numbers), table)
+            capture = TableCapture(len(self.numbers), table.id, table)
             self.tables[table.id] = self.numbers[capture.number] = capture
         capture.watched = _grown(capture.watched, (c for c in columns if c in table.columns))
         capture.pinned = _grown(capture.pinned, pinned)
@@ -211,8 +213,12 @@ class Capture:
         Tables keep their triggers until then: subscribing and disposing in a loop must not make
         and drop them each time.
         """
-        for number in {entry[0] for entry in self.entries}:
-            table = self.numbers[number].table.id
+        if len(self.entries) == 1:
+            numbers = {self.entries[0][0]}
+        else:
+            numbers = {entry[0] for entry in self.entries}
+        for number in numbers:
+            table = self.numbers[number].id
             if table not in wanted:
                 self.unwatch(table)
 

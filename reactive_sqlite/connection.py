@@ -137,7 +137,9 @@ class Connection(sqlite3.Connection):
         return super().cursor(kind)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
-        return self.cursor().execute(sql, parameters)
+        cursor = super().cursor(Cursor)
+        self.run(cursor, sql, parameters)
+        return cursor
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
         return self.cursor().executemany(sql, parameters)
@@ -453,8 +455,8 @@ class Connection(sqlite3.Connection):
     # -- the lock --------------------------------------------------------------------------------
 
     def _acquire(self) -> None:
-        self._check_open()
-        if not self.lock.acquire(timeout=self.busy_timeout):
+        # Asked without a time limit first: that is faster, and nearly always granted.
+        if not (self.lock.acquire(False) or self.lock.acquire(timeout=self.busy_timeout)):
             raise sqlite3.OperationalError("database is locked")
         if self.closed:
             self.lock.release()

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, cast
+from typing import Any
 
 from reactive_sqlite.dialect import sqlite3
 
 
-class Runner(Protocol):
-    """The connection, as a cursor needs it."""
-
-    def run(self, cursor: Cursor, sql: str, parameters: Any) -> None: ...
-    def run_many(self, cursor: Cursor, sql: str, rows: Iterable[Any]) -> None: ...
-    def run_script(self, cursor: Cursor, script: str) -> None: ...
-
-
 class Cursor(sqlite3.Cursor):
-    """A cursor of an observed connection; to its user it is like any other.
+    """A cursor of an observed connection (`connection.Connection`); to its user, like any other.
 
     The rows are buffered, because a half-read statement would hide the commits of other processes
     and make a later write of our own fail.
@@ -27,15 +19,18 @@ class Cursor(sqlite3.Cursor):
     _closed = False
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
-        self._runner.run(self, sql, parameters)
+        runner: Any = self.connection
+        runner.run(self, sql, parameters)
         return self
 
     def executemany(self, sql: str, seq_of_parameters: Iterable[Any], /) -> Cursor:
-        self._runner.run_many(self, sql, seq_of_parameters)
+        runner: Any = self.connection
+        runner.run_many(self, sql, seq_of_parameters)
         return self
 
     def executescript(self, sql_script: str, /) -> Cursor:
-        self._runner.run_script(self, sql_script)
+        runner: Any = self.connection
+        runner.run_script(self, sql_script)
         return self
 
     def __next__(self) -> Any:
@@ -68,7 +63,3 @@ class Cursor(sqlite3.Cursor):
             super().execute(sql, parameters)
         if self.description is not None:
             self._rows = iter(super().fetchall())
-
-    @property
-    def _runner(self) -> Runner:
-        return cast(Runner, self.connection)

@@ -79,7 +79,9 @@ class Deliveries:
             self._home.post(self._run)
 
     def _run(self) -> None:
-        if tracking() and self._queue:
+        if not (self._queue or self.signals_due):
+            return
+        if self._queue and tracking():
             # Inside an effect or memo of somebody: told when it has finished, not in its midst.
             self._after_effects()
             return

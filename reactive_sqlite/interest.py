@@ -125,16 +125,17 @@ class Interests:
             interest = self.tables.get(table)
             if interest is not None:
                 hit.update(dict.fromkeys(interest.everyone()))
-        whole: set[tuple[Any, ...]] = set()
+        known: dict[tuple[int, int], frozenset[str] | None] = {}
         for entry in entries:
-            number, operation, bits = entry[:3]
+            number, _, bits, *_ = entry
             capture = captures[number]
-            interest = self.tables.get(capture.table.id)
+            interest = self.tables.get(capture.id)
             if interest is None:
                 continue
-            columns = _changed(capture, operation, bits)
-            if interest.unpinned and (number, bits) not in whole:
-                whole.add((number, bits))
+            if (number, bits) in known:
+                columns = known[number, bits]
+            else:
+                columns = known[number, bits] = _changed(capture, bits)
                 if columns is None:
                     hit.update(interest.unpinned)
                 else:
@@ -152,35 +153,34 @@ def _pinned(
     columns: frozenset[str] | None,
     hit: Sources,
 ) -> None:
-    captured = capture.captured
-    width = len(captured)
+    width = len(capture.captured)
     for names, of_names in interest.pins.items():
-        at = [captured.index(name) for name in names]
+        at = [capture.captured.index(name) for name in names]
         old = tuple([entry[3 + i] for i in at])
-        found = [of_names.get(old)]
         if entry[1] == UPDATED:
             new = tuple([entry[3 + width + i] for i in at])
             if new != old:
-                # The row came into the pinned key or left it, whatever columns are read.
+                # A row came into the pinned key or left it, whatever columns are read.
                 hit.update(of_names.get(old, ()))
                 hit.update(of_names.get(new, ()))
                 continue
-        for sources in found:
-            for source in sources or ():
-                if columns is None or _reads(source, columns):
-                    hit[source] = None
+        for source in of_names.get(old, ()):
+            if columns is None or _reads(source, columns):
+                hit[source] = None
 
 
 def _reads(source: Source, columns: frozenset[str]) -> bool:
     region = source.region
-    return region is None or any(not columns.isdisjoint(read) for read in region.tables.values())
+    if region is None:
+        return True
+    return any(not columns.isdisjoint(read) for read in region.tables.values())
 
 
-def _changed(capture: TableCapture, operation: int, bits: int) -> frozenset[str] | None:
-    """The watched columns that an entry changed; None for the whole row (its key, or all of it)."""
-    if operation != UPDATED or bits == ALL_COLUMNS or bits & 1:
+def _changed(capture: TableCapture, bits: int) -> frozenset[str] | None:
+    """The watched columns that an update changed; None for the whole row (its key, all of it)."""
+    if bits == ALL_COLUMNS or bits & 1:
         return None
-    return frozenset(c for at, c in enumerate(capture.watched, start=1) if bits >> at & 1)
+    return frozenset([c for at, c in enumerate(capture.watched, start=1) if bits >> at & 1])
 
 
 def _split(pins: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:

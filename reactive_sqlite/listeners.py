@@ -61,7 +61,7 @@ class Listeners:
         if not (self._listeners and (capture.entries or capture.dirty)):
             return None
         if capture.dirty:
-            touched = {capture.numbers[entry[0]].table.id for entry in capture.entries}
+            touched = {capture.numbers[entry[0]].id for entry in capture.entries}
             return ChangeSet(frozenset(map(spelled, touched | capture.dirty)), None)
         rows = tuple([_row(capture.numbers[entry[0]], entry) for entry in capture.entries])
         return ChangeSet(frozenset(row.table for row in rows), rows)
