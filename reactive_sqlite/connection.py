@@ -252,10 +252,15 @@ class Connection(sqlite3.Connection):
         """Run a statement of our own, unnoticed, and return its rows as tuples."""
         if self._plain_text:
             return self.raw_described(sql, parameters)[0]
+        with self._own_texts():
+            return self.raw_described(sql, parameters)[0]
+
+    @contextmanager
+    def _own_texts(self) -> Generator[None, None, None]:
         factory = self.text_factory
         _text_factory.__set__(self, str)
         try:
-            return self.raw_described(sql, parameters)[0]
+            yield
         finally:
             _text_factory.__set__(self, factory)
 
@@ -277,7 +282,7 @@ class Connection(sqlite3.Connection):
         Actions with a code in `deny` are forbidden, since some statements act as they are
         compiled (PRAGMA). A statement that does not compile gives its error, not an exception.
         """
-        with self.exclusive():
+        with self.exclusive(), self._own_texts():
             outer, self._actions = self._actions, []
             self._denied = deny
             try:
