@@ -12,7 +12,7 @@ from reactive_sqlite.analysis import Analysis, noted, proven_pins
 from reactive_sqlite.capture import Capture
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.connection import Connection
-from reactive_sqlite.delivery import Deliveries, Home, Parcel, Report
+from reactive_sqlite.delivery import Deliveries, Home, Parcel
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import DatabaseClosed, NotReady
@@ -21,6 +21,7 @@ from reactive_sqlite.listeners import ELSEWHERE, Listener, Listeners
 from reactive_sqlite.region import Region, TableName
 from reactive_sqlite.signals.external import External, publish
 from reactive_sqlite.source import Fetched, Parameters, Source, source_key
+from reactive_sqlite.subscription import Report
 from reactive_sqlite.trail import Trail, TrailReader
 from reactive_sqlite.versions import Versions
 
@@ -146,6 +147,7 @@ class Broker:
                 if source.fetched is None or source.seen != self._now():
                     raise NotReady("the query has no committed value yet inside this transaction")
                 return source.fetched
+            source.columns = None  # nobody has told of a schema change
             fetched = self._fetch(source)
             source.fetched = fetched if fetched.error is None else None
             source.seen = self._now()
@@ -311,9 +313,11 @@ class Broker:
         if self._overdue:
             hit = {**self._overdue, **hit}
             self._overdue = {}
-        self._retire(hit)
+        for source in list(hit):
+            if source.tracked:  # by a memo, perhaps, that nobody looks at
+                self._retire({source: None})
         # Hoping that nobody else has committed, which the counter tells afterwards.
-        fetched = [(source, self._fetch(source)) for source in hit]
+        fetched = [(source, self._fetch(source)) for source in hit if source.live]
         try:
             if self._versions.data_pending:
                 fetched = self._snapshot(hit)
@@ -337,7 +341,7 @@ class Broker:
                     self._retire(hit)
                     self.listeners.tell(ELSEWHERE)
                 if not moved:
-                    return [(source, self._fetch(source)) for source in hit]
+                    return [(source, self._fetch(source)) for source in hit if source.live]
             finally:
                 raw("COMMIT")
             self._derive_again()
@@ -378,17 +382,18 @@ class Broker:
             self.deliveries.signals_due = True
         for bundle in publication.bundles:
             bundle.collect(publication)
-        for parcel in publication.parcels:
-            self.deliveries.add(parcel)
+        if publication.parcels:
+            self.deliveries.extend(publication.parcels)
 
     def _fetch(self, source: Source) -> Fetched:
         self.fetches += 1
         try:
-            rows, columns = self.connection.raw_described(source.sql, source.parameters)
+            rows, columns = self.connection.fetch(source.sql, source.parameters, source.columns)
         except sqlite3.Error as error:
             if source.missing_is_empty and _no_table(error):
                 return Fetched([], ())
             return Fetched([], (), noted(error, source.sql))
+        source.columns = columns
         return Fetched(rows, columns)
 
     # -- what is followed ------------------------------------------------------------------------
@@ -397,6 +402,7 @@ class Broker:
         if self.capture.schema:
             self._schema_moved()
         while True:
+            source.columns = None
             source.region = self._region(source)
             self._watch(source.region)
             fetched = self._fetch(source)
@@ -416,10 +422,12 @@ class Broker:
         del self.live[source]
         if source.region is not None:
             self._interests.remove(source, source.region)
-        source.region = source.fetched = source.seen = None
+        source.region = source.fetched = source.seen = source.columns = None
         self._overdue.pop(source, None)
 
     def _sweep(self) -> None:
+        if not self.released:
+            return
         publication = Publication()
         while self.released:
             self._retire_one(self.released.popleft(), publication)
@@ -459,6 +467,7 @@ class Broker:
         self._analyses.clear()
         self.capture.reinstall()
         for source in list(self.live):
+            source.columns = None
             if source.region is not None:
                 self._interests.remove(source, source.region)
             try:

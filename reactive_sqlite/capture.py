@@ -8,7 +8,7 @@ A Python list does not roll back by itself, so savepoints remember how long it w
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_sqlite.catalog import Table
@@ -22,6 +22,7 @@ from reactive_sqlite.statement import Statement
 ROW_LIMIT = 10_000
 # An UPDATE reports its changed columns as bits of one SQLite integer; bit 0 is the key.
 _MOST_COLUMNS = 60
+_KNOWN_BITS = 256
 _PREFIX = "_reactive_sqlite_"
 
 INSERTED, UPDATED, DELETED = 0, 1, 2
@@ -47,6 +48,21 @@ class TableCapture:
     installed: tuple[Any, ...] | None = None
     captured: tuple[str, ...] = ()
     """Lower-case names of the values that each entry carries, in order, as installed."""
+    compared: tuple[str, ...] = ()
+    """The watched columns in the order of an entry's bits, as installed."""
+    changed: dict[int, frozenset[str] | None] = field(default_factory=dict[int, Any])
+    """What the bits of an entry stand for, as installed; see `columns_of`."""
+
+    def columns_of(self, bits: int) -> frozenset[str] | None:
+        """Return the watched columns that an entry changed; None for the whole row."""
+        if bits == ALL_COLUMNS or bits & 1:
+            return None
+        if bits not in self.changed:
+            if len(self.changed) >= _KNOWN_BITS:
+                self.changed.clear()
+            names = [c for at, c in enumerate(self.compared, start=1) if bits >> at & 1]
+            self.changed[bits] = frozenset(names)
+        return self.changed[bits]
 
     @property
     def wanted(self) -> tuple[Any, ...]:
@@ -316,16 +332,17 @@ class Capture:
         if table is None or not table.capturable:
             return  # it may come back; the next schema change looks again
         capture.table = table
-        capture.watched = tuple(c for c in capture.watched if c in table.columns)
-        capture.pinned = tuple(c for c in capture.pinned if c in table.columns)
         self._install(capture)
 
     def _install(self, capture: TableCapture) -> None:
         if capture.installed is not None:
             self._drop(capture)
-        capture.captured = tuple(
-            dict.fromkeys([*(c.lower() for c in capture.key), *capture.pinned])
-        )
+        # A column may be away for a while: its transaction is rolled back, or it is named back.
+        columns = capture.table.columns
+        pinned = [column for column in capture.pinned if column in columns]
+        capture.captured = tuple(dict.fromkeys([*(c.lower() for c in capture.key), *pinned]))
+        capture.compared = tuple(column for column in capture.watched if column in columns)
+        capture.changed.clear()
         for sql in _trigger_sql(capture):
             self._connection.raw(sql)
         capture.installed = capture.wanted
@@ -356,7 +373,7 @@ def _trigger_sql(capture: TableCapture) -> Iterable[str]:
         f" BEGIN SELECT {call}({number}, {DELETED}, {ALL_COLUMNS}{old}); END"
     )
     key = _key_differs(capture)
-    watched = [_differs(_spelled(table, column)) for column in capture.watched]
+    watched = [_differs(_spelled(table, column)) for column in capture.compared]
     bits = " + ".join(f"({test}) * {1 << at}" for at, test in enumerate([key, *watched]))
     if len(watched) > _MOST_COLUMNS:
         bits = str(ALL_COLUMNS)

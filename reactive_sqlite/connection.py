@@ -251,9 +251,9 @@ class Connection(sqlite3.Connection):
     def raw(self, sql: str, parameters: Any = ()) -> list[Any]:
         """Run a statement of our own, unnoticed, and return its rows as tuples."""
         if self._plain_text:
-            return self.raw_described(sql, parameters)[0]
+            return self.fetch(sql, parameters, ())[0]
         with self._own_texts():
-            return self.raw_described(sql, parameters)[0]
+            return self.fetch(sql, parameters, ())[0]
 
     @contextmanager
     def _own_texts(self) -> Generator[None, None, None]:
@@ -264,13 +264,18 @@ class Connection(sqlite3.Connection):
         finally:
             _text_factory.__set__(self, factory)
 
-    def raw_described(self, sql: str, parameters: Any = ()) -> tuple[list[Any], tuple[str, ...]]:
-        """Run a query unnoticed and return its rows and the names of its columns."""
+    def fetch(
+        self, sql: str, parameters: Any, columns: tuple[str, ...] | None
+    ) -> tuple[list[Any], tuple[str, ...]]:
+        """Run a query unnoticed and return its rows and the names of its columns, which are not
+        looked at again where they are given."""
         outer, self._actions = self._actions, []
         try:
             cursor = sqlite3.Cursor(self).execute(sql, parameters)
             rows = cursor.fetchall()
-            return rows, tuple([described[0] for described in cursor.description or ()])
+            if columns is None:
+                columns = tuple([described[0] for described in cursor.description or ()])
+            return rows, columns
         finally:
             self._actions = outer
 

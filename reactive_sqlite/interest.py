@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reactive_sqlite.capture import ALL_COLUMNS, UPDATED, Entry, TableCapture
+from reactive_sqlite.capture import UPDATED, Entry, TableCapture
 from reactive_sqlite.region import Region, TableName
 from reactive_sqlite.source import Source
 
@@ -77,6 +77,7 @@ class Interests:
         if region.everything:
             self.everything[source] = None
             return
+        source.reads = frozenset().union(*region.tables.values())
         for table, columns in region.tables.items():
             self.tables.setdefault(table, TableInterest()).add(source, columns, region.pins)
 
@@ -125,62 +126,51 @@ class Interests:
             interest = self.tables.get(table)
             if interest is not None:
                 hit.update(dict.fromkeys(interest.everyone()))
-        known: dict[tuple[int, int], frozenset[str] | None] = {}
+        known: set[tuple[int, int]] = set()
         for entry in entries:
-            number, _, bits, *_ = entry
+            number, bits = entry[0], entry[2]
             capture = captures[number]
             interest = self.tables.get(capture.id)
             if interest is None:
                 continue
-            if (number, bits) in known:
-                columns = known[number, bits]
-            else:
-                columns = known[number, bits] = _changed(capture, bits)
+            columns = capture.columns_of(bits)
+            if interest.unpinned and (number, bits) not in known:
+                known.add((number, bits))
                 if columns is None:
                     hit.update(interest.unpinned)
                 else:
                     for column in columns:
                         hit.update(interest.by_column.get(column, ()))
             if interest.pins:
-                _pinned(interest, capture, entry, columns, hit)
+                _pinned(interest, capture.captured, entry, columns, hit)
         return hit
 
 
 def _pinned(
     interest: TableInterest,
-    capture: TableCapture,
+    captured: tuple[str, ...],
     entry: Entry,
     columns: frozenset[str] | None,
     hit: Sources,
 ) -> None:
-    width = len(capture.captured)
     for names, of_names in interest.pins.items():
-        at = [capture.captured.index(name) for name in names]
-        old = tuple([entry[3 + i] for i in at])
+        if not all(map(captured.__contains__, names)):
+            for sources in of_names.values():
+                hit.update(sources)
+            continue
+        at = [3 + captured.index(name) for name in names]
+        old = tuple([entry[i] for i in at])
         if entry[1] == UPDATED:
-            new = tuple([entry[3 + width + i] for i in at])
+            width = len(captured)
+            new = tuple([entry[i + width] for i in at])
             if new != old:
                 # A row came into the pinned key or left it, whatever columns are read.
                 hit.update(of_names.get(old, ()))
                 hit.update(of_names.get(new, ()))
                 continue
         for source in of_names.get(old, ()):
-            if columns is None or _reads(source, columns):
+            if columns is None or not columns.isdisjoint(source.reads):
                 hit[source] = None
-
-
-def _reads(source: Source, columns: frozenset[str]) -> bool:
-    region = source.region
-    if region is None:
-        return True
-    return any(not columns.isdisjoint(read) for read in region.tables.values())
-
-
-def _changed(capture: TableCapture, bits: int) -> frozenset[str] | None:
-    """The watched columns that an update changed; None for the whole row (its key, all of it)."""
-    if bits == ALL_COLUMNS or bits & 1:
-        return None
-    return frozenset([c for at, c in enumerate(capture.watched, start=1) if bits >> at & 1])
 
 
 def _split(pins: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:

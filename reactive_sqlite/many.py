@@ -10,8 +10,8 @@ from reactivex.disposable import Disposable
 
 from reactive_sqlite.broker import Broker, Publication
 from reactive_sqlite.changes import ChangeSet
-from reactive_sqlite.delivery import Subscription
 from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.subscription import Subscription
 
 
 def observe_many(queries: tuple[ObservableQuery[Any], ...]) -> Observable[tuple[Any, ...]]:
@@ -36,7 +36,6 @@ class Bundle:
             observer.on_completed,
             scheduler=scheduler,
             report=self._broker.report,
-            gate=self._broker.deliveries.gate,
             on_dispose=self._left,
         )
 
@@ -97,7 +96,6 @@ class Listener:
             observer.on_completed,
             scheduler=scheduler,
             report=broker.report,
-            gate=broker.deliveries.gate,
             on_dispose=self._left,
             every=True,
         )

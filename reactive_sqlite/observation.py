@@ -15,7 +15,6 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from reactive_sqlite.broker import Broker, Bundle, Publication
-from reactive_sqlite.delivery import Subscription
 from reactive_sqlite.diff import Diff, Key
 from reactive_sqlite.differences import by_columns, differences
 from reactive_sqlite.equality import kind_of
@@ -23,6 +22,7 @@ from reactive_sqlite.errors import ReactiveError
 from reactive_sqlite.projection import Decoded, Projection
 from reactive_sqlite.signals.external import External, tracking
 from reactive_sqlite.source import Fetched, Source
+from reactive_sqlite.subscription import Subscription
 from reactive_sqlite.waiting import first, newest, wait_for
 
 T = TypeVar("T")
@@ -156,7 +156,6 @@ class ObservableQuery(Observable[T]):
             on_completed,
             scheduler=scheduler,
             report=broker.report,
-            gate=broker.deliveries.gate,
             on_dispose=self._left,
         )
         try:

@@ -49,8 +49,8 @@ class Source:
     """A query that equal requests share: fetched once per commit, whoever asks."""
 
     __slots__ = (
-        *("__weakref__", "dependents", "fetched", "given_pins", "live", "missing_is_empty"),
-        *("parameters", "region", "seen", "sql", "tracked"),
+        *("__weakref__", "columns", "dependents", "fetched", "given_pins", "live"),
+        *("missing_is_empty", "parameters", "reads", "region", "seen", "sql", "tracked"),
     )
 
     def __init__(
@@ -71,12 +71,14 @@ class Source:
         self.live = False
         self.dependents: dict[Any, None] = {}
         self.tracked: WeakSet[Any] | None = None
+        self.columns: tuple[str, ...] | None = None
+        self.reads: frozenset[str] = frozenset()
 
     def audience(self) -> Iterable[Any]:
         """Everybody who looks at it: subscribers' views first, then those that memos read."""
         if self.tracked:
             return [*self.dependents, *(d for d in self.tracked if d not in self.dependents)]
-        return list(self.dependents)
+        return tuple(self.dependents)
 
 
 def frozen_parameters(parameters: Any) -> Parameters:

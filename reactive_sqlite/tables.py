@@ -10,7 +10,7 @@ import sqlite_utils.db
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.observation import ObservableQuery
-from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, Projection
+from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
 from reactive_sqlite.source import frozen_parameters
 
 Where = str | Mapping[str, Any] | None
@@ -79,6 +79,21 @@ class Observing:
 
 class Table(Observing, sqlite_utils.db.Table):
     """A table of sqlite-utils that can be observed."""
+
+    def observe_column(self, column: str, where: Mapping[str, Any]) -> ObservableQuery[Any]:
+        """Observe one column of the row in which other columns have these values, None while
+        there is no such row; of several rows, the first. Commits to other rows cause no re-run.
+
+        Example:
+            >>> db["accounts"].observe_column("balance", {"id": 7}).subscribe(print)
+        """
+        if not where or any(value is None for value in where.values()):
+            raise ValueError("observe_column needs columns to find the row by, and their values")
+        terms = [f"{_column(self.name, name)} = ?" for name in where]
+        sql = f"SELECT {_column(self.name, column)} FROM {quote(self.name)}"
+        sql += f" WHERE {' AND '.join(terms)}"
+        pins = tuple(where.items())
+        return _observed(self.db, sql, list(where.values()), pins, FIRST_VALUE)
 
     def observe_row(self, pk: Any) -> ObservableQuery[dict[str, Any] | None]:
         """Observe one row by its primary key (a tuple or list for several columns), None while

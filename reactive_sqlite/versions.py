@@ -21,8 +21,8 @@ class Versions:
 
     def read(self, pragma: str) -> tuple[int, ...]:
         """Return the counter of each database."""
-        raw = self._connection.raw
-        return tuple([raw(f"PRAGMA {name}.{pragma}")[0][0] for name in self._names])
+        fetch = self._connection.fetch
+        return tuple([fetch(f"PRAGMA {name}.{pragma}", (), ())[0][0][0] for name in self._names])
 
     @property
     def data_pending(self) -> bool:

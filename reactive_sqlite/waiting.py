@@ -6,8 +6,8 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from reactive_sqlite.delivery import NOTHING
 from reactive_sqlite.errors import DatabaseClosed
+from reactive_sqlite.subscription import NOTHING
 from reactive_sqlite.worker import post, running_loop
 
 T = TypeVar("T")

@@ -46,6 +46,7 @@ ROWS = {
     "reactive_sqlite.source": 4,  # a query text with parameters, shared by all who observe it
     "reactive_sqlite.projection": 4,  # all rows, the first, its first value
     "reactive_sqlite.interest": 4,  # from rows touched to queries, by hash
+    "reactive_sqlite.subscription": 4,  # one subscriber, and what it is still to be told
     "reactive_sqlite.delivery": 4,  # telling observers, one delivery at a time
     "reactive_sqlite.listeners": 4,  # change sets of commits
     "reactive_sqlite.broker": 4,
