@@ -105,6 +105,7 @@ class Capture:
         self._look = look
         self._overflowed: set[int] = set()
         self._savepoints: list[tuple[str, int, set[TableName]]] = []
+        self._remade = False  # the open transaction has dropped or made triggers
         self._loose = False  # triggers were dropped for a statement and must come back
         self._evictions_seen = True
         self.deliver = on_deliver
@@ -163,8 +164,11 @@ class Capture:
     def rolled_back(self) -> None:
         if self.schema:
             self._moved()  # what was derived from the schema of the transaction is void
+        remade = self._remade
         self.clear()
+        self._remade = remade
         self._verify()
+        self._remade = False
         self._on_rollback()
 
     def committed(self) -> None:
@@ -195,6 +199,7 @@ class Capture:
     def clear(self) -> None:
         """Begin an empty transaction."""
         self.schema = self.wrote_any = self.due = False
+        self._remade = self._remade and self._connection.in_transaction
         self.entries.clear()
         if self.dirty or self._overflowed or self._savepoints:
             self.dirty.clear()
@@ -259,6 +264,7 @@ class Capture:
 
     def remove_triggers(self) -> None:
         """Drop our triggers, also those whose table another process has dropped."""
+        self._remade = self._connection.in_transaction
         raw = self._connection.raw
         left = self._installed_names()
         for name in left:
@@ -306,7 +312,8 @@ class Capture:
 
     def _verify(self) -> None:
         # Triggers made or dropped inside a transaction come and go with its rollback.
-        if self.tables and len(self._installed_names()) != self._expected():
+        if self.tables and (self._remade or len(self._installed_names()) != self._expected()):
+            self._moved()
             self.reinstall()
 
     def _expected(self) -> int:

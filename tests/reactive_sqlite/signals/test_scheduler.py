@@ -154,3 +154,14 @@ def test_a_batch_in_an_effect_ends_with_the_effect() -> None:
     create_effect(run)
     set_a(1)
     assert seen == [0, 10]
+
+
+def test_a_change_after_a_batch_that_restored_a_value_is_seen_by_an_unread_memo() -> None:
+    a, set_a = create_signal(0)
+    double = create_memo(lambda: a() * 2)
+    assert double() == 0
+    with batch():
+        set_a(5)
+        set_a(0)
+    set_a(7)
+    assert double() == 14
