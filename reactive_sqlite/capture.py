@@ -104,6 +104,7 @@ class Capture:
         self._moved = moved
         self._look = look
         self._overflowed: set[int] = set()
+        self._unsettled: set[TableName] = set()  # their triggers wait for the transaction's end
         self._savepoints: list[tuple[str, int, set[TableName]]] = []
         self._remade = False  # the open transaction has dropped or made triggers
         self._loose = False  # triggers were dropped for a statement and must come back
@@ -125,8 +126,8 @@ class Capture:
 
     def wrote(self, statement: Statement) -> None:
         self.wrote_any = True
-        if self.unseen:
-            self.dirty |= statement.writes & self.unseen
+        if self.unseen or self._unsettled:
+            self.dirty |= statement.writes & (self.unseen | self._unsettled)
         if not self._evictions_seen:
             self.dirty |= statement.writes & self.tables.keys()
 
@@ -225,8 +226,11 @@ class Capture:
         capture.watched = _grown(capture.watched, (c for c in columns if c in table.columns))
         capture.pinned = _grown(capture.pinned, pinned)
         capture.every_column = capture.every_column or every_column
-        if capture.installed != capture.wanted and not self._connection.in_transaction:
-            self._install(capture)
+        if capture.installed != capture.wanted:
+            if self._connection.in_transaction:
+                self._unsettled.add(table.id)
+            else:
+                self._install(capture)
 
     def drop_unwatched(self, wanted: Container[TableName]) -> None:
         """Capture no longer what was touched and is not wanted.
@@ -252,6 +256,7 @@ class Capture:
 
     def settle(self) -> None:
         """Make the triggers that could not be made while a transaction was open."""
+        self._unsettled.clear()
         for name, capture in self.tables.items():
             if capture.installed != capture.wanted:
                 self._install_on(name, capture)

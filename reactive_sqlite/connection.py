@@ -26,8 +26,9 @@ _KNOWN_STATEMENTS = 4096
 _DISTURBED_BY_TRIGGERS = frozenset({"ALTER", "DETACH"})
 _SQLITE_OK, _SQLITE_DENY = 0, 1
 
-# The attribute in C, which the property below covers.
+# The attributes in C, which the properties below cover.
 _text_factory: Any = vars(sqlite3.Connection)["text_factory"]
+_in_transaction: Callable[[Any], bool] = vars(sqlite3.Connection)["in_transaction"].__get__
 
 Action = tuple[Any, ...]
 """What the authorizer is asked: (code, first, second, schema, trigger or view)."""
@@ -137,6 +138,8 @@ class Connection(sqlite3.Connection):
         return super().cursor(kind)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        if self.closed:
+            self._check_open()
         cursor = super().cursor(Cursor)
         self.run(cursor, sql, parameters)
         return cursor
@@ -148,14 +151,17 @@ class Connection(sqlite3.Connection):
         return self.cursor().executescript(sql_script)
 
     def commit(self) -> None:
-        if self.in_transaction:
+        self._check_open()
+        if _in_transaction(self):
             self.execute("COMMIT")
 
     def rollback(self) -> None:
-        if self.in_transaction:
+        self._check_open()
+        if _in_transaction(self):
             self.execute("ROLLBACK")
 
     def __enter__(self) -> Connection:
+        self._check_open()
         # In autocommit mode nothing would begin a transaction for `with connection:` to end.
         if not self.owned_here():
             self.execute("BEGIN" if self.read_only else "BEGIN IMMEDIATE")
@@ -177,6 +183,11 @@ class Connection(sqlite3.Connection):
             self.rollback()
             raise
         return False
+
+    @property
+    def in_transaction(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether a transaction is open; False once closed, also in a call under way."""
+        return not self.closed and _in_transaction(self)
 
     @property
     def isolation_level(self) -> None:
@@ -303,7 +314,7 @@ class Connection(sqlite3.Connection):
 
     def owned_here(self) -> bool:
         """Whether this thread is inside the open transaction."""
-        return self._owned and self.in_transaction and bool(cast(Any, self.lock)._is_owned())
+        return self._owned and _in_transaction(self) and bool(cast(Any, self.lock)._is_owned())
 
     @contextmanager
     def exclusive(self) -> Generator[None, None, None]:
@@ -330,7 +341,7 @@ class Connection(sqlite3.Connection):
         """Execute one statement for each row of parameters: all of them or, on an error, none."""
         self._acquire()
         try:
-            if self.in_transaction:
+            if _in_transaction(self):
                 self._one(cursor, sql, rows, many=True)
                 return
             self._own_statement("BEGIN IMMEDIATE")
@@ -338,7 +349,7 @@ class Connection(sqlite3.Connection):
                 self._one(cursor, sql, rows, many=True)
                 self._own_statement("COMMIT")
             except BaseException:
-                if self.in_transaction:
+                if _in_transaction(self):
                     self._own_statement("ROLLBACK")
                 raise
         finally:
@@ -350,7 +361,7 @@ class Connection(sqlite3.Connection):
         first. Observers are told once, at its end."""
         self._acquire()
         try:
-            if self.in_transaction:
+            if _in_transaction(self):
                 self._own_statement("COMMIT")
             self._quiet += 1
             try:
@@ -358,7 +369,7 @@ class Connection(sqlite3.Connection):
                     self._one(cursor, statement, ())
             finally:
                 self._quiet -= 1
-                if not (self.in_transaction or self._depth):
+                if not (_in_transaction(self) or self._depth):
                     self._boundary()
         finally:
             self.lock.release()
@@ -372,7 +383,7 @@ class Connection(sqlite3.Connection):
         if ledger is None or not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             cursor.run_now(sql, parameters, many=many)
             return
-        was = self.in_transaction
+        was = _in_transaction(self)
         if not (was or self._depth):
             ledger.begins()
             if ledger.pending():
@@ -426,7 +437,7 @@ class Connection(sqlite3.Connection):
                 ledger.wrote(statement)
             if statement.pragmas:
                 ledger.pragma()
-        if self.in_transaction:
+        if _in_transaction(self):
             self._own()
             return
         if was:
@@ -438,7 +449,7 @@ class Connection(sqlite3.Connection):
             self._boundary()
 
     def _after_failure(self, ledger: Ledger, *, was: bool) -> None:
-        if self.in_transaction:
+        if _in_transaction(self):
             self._own()
         elif was:
             self._disown()
@@ -457,7 +468,7 @@ class Connection(sqlite3.Connection):
     def _blob_closed(self, table: TableName, wrote: bool) -> None:
         if wrote and self.ledger is not None:
             self.ledger.wrote_table(table)
-            if not (self.in_transaction or self._depth):
+            if not (_in_transaction(self) or self._depth):
                 self._boundary()
         self.lock.release()
         self._deliver()

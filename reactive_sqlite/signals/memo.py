@@ -247,11 +247,12 @@ class Memo(Owner, Node, Generic[T]):
             self.volatile = not self.live and any(source.volatile for source in self.sources)
         self.dirty = False
         if failure is not None:
+            self._remember(self.value if self.error is None else MISSING, MISSING, start)
             self.error = failure, failure.__traceback__
-            self.same = self.earlier = None
         elif self.seen < 0 or self.error is not None:
+            self._remember(MISSING, value, start)
             self.value = value
-            self.error = self.same = self.earlier = None
+            self.error = None
         else:
             old = self.value
             if self.equals is None:
@@ -274,12 +275,13 @@ class Memo(Owner, Node, Generic[T]):
     def _remember(self, old: Any, value: Any, start: int) -> None:
         """Notice when a batch, in which the memo was read, gives it back the value it had before.
 
-        Who has seen that value, and none of those between, need not run.
+        Who has seen that value, and none of those between, need not run. MISSING stands for an
+        error, which equals nothing.
         """
         self.same = None
         if self.earlier is not None:
             before, changed, until = self.earlier
-            if same_value(before, value):
+            if value is not MISSING and same_value(before, value):
                 self.same = changed, until
         elif STATE.pending:
             self.earlier = old, self.stamp, start - 1

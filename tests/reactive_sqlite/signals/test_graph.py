@@ -366,6 +366,21 @@ def test_a_live_memo_read_in_the_middle_of_a_batch_that_reverts_stays_right() ->
     assert seen == ["A!", "C!"]
 
 
+def test_a_memo_that_failed_in_the_middle_of_a_batch_that_reverts_wakes_nobody() -> None:
+    a, set_a = create_signal(1)
+    inverse = create_memo(lambda: 10 // a())
+    seen: list[int] = []
+    create_effect(lambda: seen.append(inverse()))
+    with batch():
+        set_a(0)
+        with pytest.raises(ZeroDivisionError):
+            inverse()
+        set_a(1)
+    assert seen == [10]
+    set_a(2)
+    assert seen == [10, 5]
+
+
 @pytest.mark.parametrize("reader", ["memo", "effect"])
 def test_a_memo_that_reads_itself_is_a_cycle_error_that_names_the_memos(reader: str) -> None:  # Y01
     from reactive_sqlite import CycleError
