@@ -59,6 +59,8 @@ def publish_held(changes: Held, me: int, reverted: Collection[Node] = ()) -> Non
     state.pending -= len(changes)
     # A node validated at this clock, before these marks, must not look validated after them.
     state.clock += 1
+    if not state.pending:
+        state.calm = state.clock
     for node, (old, changed, before) in changes.items():
         if node.subs:
             value: object = node.value

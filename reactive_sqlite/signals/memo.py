@@ -278,14 +278,15 @@ class Memo(Owner, Node, Generic[T]):
         Who has seen that value, and none of those between, need not run. MISSING stands for an
         error, which equals nothing.
         """
+        state = STATE
         self.same = None
-        if self.earlier is not None:
+        if self.earlier is not None and not self.earlier[2] < state.calm <= self.seen:
             before, changed, until = self.earlier
             if value is not MISSING and same_value(before, value):
                 self.same = changed, until
-        elif STATE.pending:
+        else:  # nothing remembered, or from a batch that it has been checked after
             self.earlier = old, self.stamp, start - 1
-        if not STATE.pending:
+        if not state.pending:
             self.earlier = None
 
     def _refresh(self) -> None:

@@ -97,6 +97,7 @@ class State:
     """
 
     __slots__ = (
+        "calm",
         "clock",
         "condition",
         "cycles",
@@ -136,6 +137,7 @@ class State:
         self.held: dict[int, Held] = {}
         self.nested: dict[int, int] = {}  # batches inside a batch or run, by thread
         self.pending = 0
+        self.calm = 0  # the clock when there was none last
         # Delivery: what the deliverer itself caused, and what other threads put in.
         self.queue: list[Node] = []
         self.inbox: list[Node] = []
