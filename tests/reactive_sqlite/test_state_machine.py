@@ -403,7 +403,8 @@ def result(cursor: Any, sql: str) -> Outcome:
         # A cursor that fetches its rows at once knows the row count of RETURNING earlier.
         return rows, described
     # After anything else SQLite gives the rowid of some earlier insert, even of one that failed.
-    inserts = cursor.rowcount > 0 and sql.startswith(("INSERT", "REPLACE")) and "ON CONF" not in sql
+    inserts = cursor.rowcount > 0 and sql.startswith(("INSERT", "REPLACE"))
+    inserts = inserts and "ON CONFLICT" not in sql and "grps" not in sql  # which has no rowids
     return cursor.rowcount, cursor.lastrowid if inserts else None
 
 
