@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from .graph import mark
 from .owner import record, recording
-from .scheduler import settle_now
+from .scheduler import settle_now, stand_back
 from .state import STATE, ErrorSink, Node
 
 T = TypeVar("T")
@@ -109,6 +109,8 @@ def flush(on_error: ErrorSink) -> None:
     with state.lock:
         if state.queue or state.inbox:
             settle_now([], on_error)
+    if state.starving:
+        stand_back()
 
 
 def tracking() -> bool:

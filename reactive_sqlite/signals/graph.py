@@ -25,6 +25,9 @@ from threading import get_ident
 from ..errors import CycleError
 from .state import SCALARS, STATE, ErrorSink, Held, Node
 
+# Runs of one memo that other threads' writes may spoil before those writers are held up a little.
+TRIES = 3
+
 
 class Ring(BaseException):
     """Memo runs on several threads wait for each other: this thread gives up its run of `memo`.
@@ -87,6 +90,7 @@ def settle(node: Node) -> bool:
     me = get_ident()
     now = state.clock  # what other threads write meanwhile leaves nodes stale, never wrongly fresh
     stack, positions = [node], [0]
+    tries = 0
     try:
         while stack:
             n = stack[-1]
@@ -141,14 +145,20 @@ def settle(node: Node) -> bool:
                 return True
             if n.fn is not None:
                 n.recompute(me)
-                if n.dirty and n.fn is not None:
-                    continue  # its run was given up to another thread
+                if n.dirty and n.fn is not None:  # its run was thrown away
+                    tries += 1
+                    if tries >= TRIES:
+                        state.starving = tries
+                    continue
             n.checking = 0
             stack.pop()
             positions.pop()
     finally:
         for n in stack:
             n.checking = 0
+        if tries >= TRIES:
+            state.starving = 0
+            state.condition.notify_all()
     return False
 
 

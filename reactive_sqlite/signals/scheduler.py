@@ -26,6 +26,8 @@ PATIENCE = 0.05
 LOOP_PATIENCE = 0.005
 # Seconds after which a thread is made for it, when none of those others can take over.
 HELP_AFTER = 0.5
+# Seconds that a writer stands back at most.
+LONGEST_PAUSE = 1.0
 
 by_order = attrgetter("order")
 _acquire, _release = STATE.lock.acquire, STATE.lock.release
@@ -62,6 +64,8 @@ class Batch:
             _release_held(me, errors)
             if errors:
                 _raise_from_batch(errors, error)
+            if STATE.starving:
+                stand_back()
         else:
             del STATE.held[me]
 
@@ -177,6 +181,21 @@ def deliver(
         state.deliverer = 0
         if state.takers:
             state.condition.notify_all()
+
+
+def stand_back() -> None:
+    """Wait a moment, after a write, for a memo on another thread that writes keep spoiling.
+
+    Only for a moment, longer the more often it has failed: the memo may be waiting for this very
+    thread. And never inside a batch or run, nor on an event loop's thread.
+    """
+    state = STATE
+    me = get_ident()
+    if me in state.held or loop_runs():
+        return
+    with state.lock:
+        pause = min(PATIENCE * 2 ** (state.starving - 1), LONGEST_PAUSE)
+        state.condition.wait_for(lambda: not state.starving, pause)
 
 
 def call_watchers() -> None:

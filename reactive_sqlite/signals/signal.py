@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from .graph import mark, same_value
 from .owner import record_elsewhere, untrack
-from .scheduler import raise_settled
+from .scheduler import raise_settled, stand_back
 from .state import SCALARS, STATE, Node
 
 T = TypeVar("T")
@@ -86,6 +86,8 @@ class Signal(Node, Generic[T]):
             self._store(value, old)
         finally:
             _release()
+        if STATE.starving:
+            stand_back()
         stored: T = value
         return stored
 
@@ -107,7 +109,9 @@ class Signal(Node, Generic[T]):
                 if same:
                     return old
                 self._store(value, old)
-                return value
+            if STATE.starving:
+                stand_back()
+            return value
 
     def _decide(self, given: Any, old: T) -> tuple[T, bool]:
         value = cast(T, given(old) if callable(given) else given)

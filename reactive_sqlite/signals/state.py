@@ -117,6 +117,7 @@ class State:
         "recorder",
         "relief",
         "rings",
+        "starving",
         "takers",
         "volatiles",
         "waiting",
@@ -148,6 +149,7 @@ class State:
         self.wrote = False  # a memo wrote a signal: its reader delivers
         # Memos that threads wait for, and runs to be given up because such waits closed a ring.
         self.waiting: dict[int, Node] = {}
+        self.starving = 0  # how often a memo's run was thrown away, once that is too often
         self.rings: dict[int, tuple[Node, Node]] = {}  # the run to give up, the memo to wait for
         self.cycles: dict[int, tuple[CycleError, Node]] = {}  # on their way up, gathering names
         # Leaves that gained a first or lost their last observer, by the thread that will say so.

@@ -22,6 +22,7 @@ from reactive_sqlite import (
     run_with_owner,
 )
 from reactive_sqlite.signals import scheduler
+from reactive_sqlite.signals.external import External, flush, publish
 from tests.reactive_sqlite.signals.background import Background, run_in_thread
 from tests.reactive_sqlite.signals.noting import note
 from tests.recorder import Recorder
@@ -474,6 +475,51 @@ def test_what_nobody_takes_over_is_run_by_a_thread_of_its_own(
     set_a(1)
     seen.wait_for(lambda value: value == 5)
     assert any(thread.name == "reactive_sqlite delivery" for thread in seen.threads)
+
+
+@pytest.mark.parametrize("way", ["set", "function", "batch", "publish"])
+def test_a_flood_of_writes_does_not_starve_a_slow_memo(way: str) -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    left, right = External(0), External(0)
+    pause = threading.Event()
+    stop = threading.Event()
+
+    def refuse(error: BaseException) -> None:
+        raise AssertionError(error)
+
+    def write(value: int) -> None:
+        if way == "set":
+            set_a(value)
+        elif way == "function":
+            set_b(lambda n: n + 1)
+        elif way == "batch":
+            with batch():
+                set_a(value)
+                set_b(value)
+        else:
+            publish([(left, value), (right, value)], refuse)
+            flush(refuse)
+
+    def flood() -> None:
+        value = 0
+        while not stop.is_set():
+            value += 1
+            write(value)
+
+    def slow() -> bool:
+        left.track()
+        first = a(), b(), left.value
+        pause.wait(0.01)
+        right.track()
+        return first == (a(), b(), right.value)
+
+    writer = run_in_thread(flood)
+    try:
+        assert run_in_thread(create_memo(slow)).result(20)
+    finally:
+        stop.set()
+        writer.result()
 
 
 def test_a_real_cycle_is_found_on_any_thread() -> None:
