@@ -180,7 +180,7 @@ class Broker:
     def release(self, source: Source) -> None:
         """Perhaps nobody looks at the query any more; this never waits for the lock."""
         self.released.append(source)
-        if self.connection.lock.acquire(blocking=False):
+        if self.connection.try_lock():
             try:
                 if not self.connection.closed:
                     self._sweep()
@@ -213,11 +213,11 @@ class Broker:
         connection = self.connection
         # Never waiting: a statement under way is over at the watcher's next look, and the end of
         # an open transaction looks itself.
-        if not connection.lock.acquire(blocking=False):
-            self.capture.due = self.capture.due or connection.in_transaction
+        if not connection.try_lock():
+            self.capture.due = self.capture.due or connection.busy
             return False
         try:
-            if connection.closed or connection.in_transaction:
+            if connection.closed or connection.busy:
                 return False
             if not (self.live or self.listeners):
                 return False

@@ -200,7 +200,7 @@ class Capture:
     def clear(self) -> None:
         """Begin an empty transaction."""
         self.schema = self.wrote_any = self.due = False
-        self._remade = self._remade and self._connection.in_transaction
+        self._remade = self._remade and self._connection.busy
         self.entries.clear()
         if self.dirty or self._overflowed or self._savepoints:
             self.dirty.clear()
@@ -227,7 +227,7 @@ class Capture:
         capture.pinned = _grown(capture.pinned, pinned)
         capture.every_column = capture.every_column or every_column
         if capture.installed != capture.wanted:
-            if self._connection.in_transaction:
+            if self._connection.busy:
                 self._unsettled.add(table.id)
             else:
                 self._install(capture)
@@ -251,7 +251,7 @@ class Capture:
         """Capture the table no longer; its number is never given to another."""
         self.unseen.discard(table)
         capture = self.tables.pop(table, None)
-        if capture is not None and not self._connection.in_transaction:
+        if capture is not None and not self._connection.busy:
             self._drop(capture)
 
     def settle(self) -> None:
@@ -269,7 +269,7 @@ class Capture:
 
     def remove_triggers(self) -> None:
         """Drop our triggers, also those whose table another process has dropped."""
-        self._remade = self._connection.in_transaction
+        self._remade = self._connection.busy
         raw = self._connection.raw
         left = self._installed_names()
         for name in left:

@@ -8,10 +8,12 @@ the compiler says of each statement. What it learns goes to a `Ledger`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from types import TracebackType
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 from reactive_sqlite.blob import Blob
 from reactive_sqlite.cursor import Cursor
@@ -23,6 +25,8 @@ from reactive_sqlite.statement import Statement, first_keyword, read_actions
 # More texts than Python's own statement cache keeps prepared, so that a cached statement, for
 # which the authorizer stays silent, is nearly always known here.
 _KNOWN_STATEMENTS = 4096
+# How often a waiting thread looks whether the one it waits for is still alive.
+_OWNER_LOOK_SECONDS = 0.05
 _DISTURBED_BY_TRIGGERS = frozenset({"ALTER", "DETACH"})
 _SQLITE_OK, _SQLITE_DENY = 0, 1
 
@@ -104,7 +108,10 @@ class Connection(sqlite3.Connection):
     def __init__(self, *args: Any, busy_timeout: float = 5.0, **kwargs: Any) -> None:
         kwargs.update(isolation_level=None, check_same_thread=False, timeout=busy_timeout)
         super().__init__(*args, **kwargs)
-        self.lock = threading.RLock()
+        self.lock = threading.RLock()  # held while a statement runs, and for work on our own
+        self._ended = threading.Condition(self.lock)
+        self._owner = 0  # the thread inside the open transaction; all others wait for its end
+        self._owner_thread: threading.Thread | None = None
         self.ledger: Ledger | None = None
         self.closed = False
         self.read_only = False
@@ -112,7 +119,6 @@ class Connection(sqlite3.Connection):
         self.memory = False  # no file at all
         self.busy_timeout = busy_timeout
         self._plain_text = True
-        self._owned = False  # the lock is held once more for the open transaction
         self._depth = 0  # statements running inside statements (a Python function called by SQL)
         self._quiet = 0  # inside a script: its commits are told at its end
         self._explained = 0
@@ -152,12 +158,12 @@ class Connection(sqlite3.Connection):
 
     def commit(self) -> None:
         self._check_open()
-        if _in_transaction(self):
+        if self.owned_here():
             self.execute("COMMIT")
 
     def rollback(self) -> None:
         self._check_open()
-        if _in_transaction(self):
+        if self.owned_here():
             self.execute("ROLLBACK")
 
     def __enter__(self) -> Connection:
@@ -186,8 +192,11 @@ class Connection(sqlite3.Connection):
 
     @property
     def in_transaction(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether a transaction is open; False once closed, also in a call under way."""
-        return not self.closed and _in_transaction(self)
+        """Whether this thread is inside an open transaction; False once closed.
+
+        One of another thread is nothing that this one could commit.
+        """
+        return self.owned_here()
 
     @property
     def isolation_level(self) -> None:
@@ -221,13 +230,12 @@ class Connection(sqlite3.Connection):
         self._acquire()
         try:
             blob = super().blobopen(table, column, row, readonly=readonly, name=name)
-        except BaseException:
+            if readonly:
+                return blob
+            self._own()
+            return Blob(blob, lambda wrote: self._blob_closed((name.lower(), table.lower()), wrote))
+        finally:
             self.lock.release()
-            raise
-        if readonly:
-            self.lock.release()
-            return blob
-        return Blob(blob, lambda wrote: self._blob_closed((name.lower(), table.lower()), wrote))
 
     def deserialize(self, *args: Any, **kwargs: Any) -> None:
         with self.exclusive():
@@ -312,19 +320,33 @@ class Connection(sqlite3.Connection):
             finally:
                 self._actions, self._denied = outer, frozenset()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a transaction is open, of whatever thread."""
+        return not self.closed and _in_transaction(self)
+
     def owned_here(self) -> bool:
         """Whether this thread is inside the open transaction."""
-        return self._owned and _in_transaction(self) and bool(cast(Any, self.lock)._is_owned())
+        return self._owner != 0 and self._owner == get_ident() and not self.closed
 
     @contextmanager
     def exclusive(self) -> Generator[None, None, None]:
-        """Hold the lock for a `with` block, waiting for it no longer than the busy timeout."""
-        if not self.lock.acquire(timeout=self.busy_timeout):
-            raise sqlite3.OperationalError("database is locked")
+        """Hold the lock for a `with` block; waits as long as the busy timeout for it, and for the
+        end of another thread's transaction."""
+        self._lock()
         try:
             yield
         finally:
             self.lock.release()
+
+    def try_lock(self) -> bool:
+        """Take the lock (to be released by `lock.release`) if nobody else is at it."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        if self._owner and self._owner != get_ident():
+            self.lock.release()
+            return False
+        return True
 
     # -- running, for the cursor -----------------------------------------------------------------
 
@@ -466,32 +488,57 @@ class Connection(sqlite3.Connection):
             self.ledger.deliver()
 
     def _blob_closed(self, table: TableName, wrote: bool) -> None:
-        if wrote and self.ledger is not None:
-            self.ledger.wrote_table(table)
-            if not (_in_transaction(self) or self._depth):
-                self._boundary()
-        self.lock.release()
+        with self.lock:
+            if wrote and self.ledger is not None:
+                self.ledger.wrote_table(table)
+            if not _in_transaction(self):
+                self._disown()
+                if not self._depth:
+                    self._boundary()
         self._deliver()
 
     # -- the lock --------------------------------------------------------------------------------
 
     def _acquire(self) -> None:
-        # Asked without a time limit first: that is faster, and nearly always granted.
-        if not (self.lock.acquire(False) or self.lock.acquire(timeout=self.busy_timeout)):
-            raise sqlite3.OperationalError("database is locked")
+        self._lock()
         if self.closed:
             self.lock.release()
             self._check_open()
 
+    def _lock(self) -> None:
+        # Asked without a time limit first: that is faster, and nearly always granted.
+        if not (self.lock.acquire(False) or self.lock.acquire(timeout=self.busy_timeout)):
+            raise sqlite3.OperationalError("database is locked")
+        if self._owner and self._owner != get_ident():
+            try:
+                self._await_owner()
+            except BaseException:
+                self.lock.release()
+                raise
+
+    def _await_owner(self) -> None:
+        """Wait for the end of another thread's transaction; the lock is held, and let go."""
+        until = time.monotonic() + self.busy_timeout
+        while self._owner and self._owner_thread is not None:
+            if not self._owner_thread.is_alive():
+                # It ended without ending its transaction; nobody else could.
+                self._owner = get_ident()
+                self._own_statement("ROLLBACK")
+                return
+            left = until - time.monotonic()
+            if left <= 0:
+                raise sqlite3.OperationalError("database is locked")
+            self._ended.wait(min(left, _OWNER_LOOK_SECONDS))
+
     def _own(self) -> None:
-        if not self._owned:
-            self._owned = True
-            self.lock.acquire()
+        if not self._owner:
+            self._owner = get_ident()
+            self._owner_thread = threading.current_thread()
 
     def _disown(self) -> None:
-        if self._owned:
-            self._owned = False
-            self.lock.release()
+        if self._owner:
+            self._owner, self._owner_thread = 0, None
+            self._ended.notify_all()
 
     def _check_open(self) -> None:
         if self.closed:

@@ -242,10 +242,10 @@ class Database(sqlite_utils.Database):
 
     def close(self) -> None:
         """Complete all observables and close the file; every later call raises DatabaseClosed."""
+        self.broker.shut(None)  # first: it may be refused, and then the watching must go on
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.close()
-        self.broker.shut(None)
 
     @property
     def closed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import sqlite_utils
 
 from reactive_sqlite import Database, sqlite3
-from tests.reactive_sqlite.threads import beside, elsewhere
+from tests.reactive_sqlite.threads import beside, elsewhere, together
 from tests.recorder import Recorder
 
 SETUP = """
@@ -301,6 +302,34 @@ def test_an_open_transaction_keeps_other_threads_out(tmp_path: Path, begin: str)
         db.execute("ROLLBACK")
         elsewhere(lambda: db.execute("INSERT INTO t VALUES ('other')"))
         assert db["t"].count == 1
+
+
+def test_only_the_thread_inside_is_in_the_transaction(db: Database) -> None:
+    # sqlite-utils asks after each statement, and would commit what another thread has begun.
+    db.execute("BEGIN")
+    assert db.conn.in_transaction
+    assert not elsewhere(lambda: db.conn.in_transaction)
+    elsewhere(db.conn.commit)
+    elsewhere(db.conn.rollback)
+    assert db.conn.in_transaction
+    db.execute("ROLLBACK")
+
+
+def test_writes_and_transactions_of_many_threads_do_not_meet(db: Database) -> None:
+    def write() -> None:
+        for _ in range(200):
+            db.execute("INSERT INTO t(v) VALUES ('single')")
+
+    def group() -> None:
+        for number in range(200):
+            with contextlib.suppress(InterruptedError), db.transaction():
+                db.execute("INSERT INTO t(v) VALUES ('grouped')")
+                if number % 2:
+                    raise InterruptedError
+
+    together(write, group, write, group)
+    counts = dict(db.execute("SELECT v, count(*) FROM t GROUP BY v"))
+    assert (counts["single"], counts["grouped"]) == (400, 200)
 
 
 def test_another_thread_goes_on_when_the_transaction_ends(db: Database) -> None:

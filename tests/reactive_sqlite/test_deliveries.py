@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -102,6 +103,32 @@ def test_a_disposed_observe_many_releases_its_queries(
     write_a(db, 1)
     assert recorder.values == [(0, 0)]
     assert db.broker.fetches == fetches, "nothing runs for a query without subscribers"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_observe_many_ends_when_one_of_its_first_fetches_fails(
+    db: Database, recorder: Recorder[Any], inside: bool
+) -> None:
+    pair = db.observe_many(db.observe_value("SELECT v FROM a"), db.observe("SELECT * FROM nowhere"))
+    with db.transaction() if inside else contextlib.nullcontext():
+        pair.subscribe(recorder.on_next, recorder.on_error)
+    assert [str(error) for error in recorder.errors] == ["no such table: nowhere"]
+    assert recorder.values == []
+    write_a(db, 1)
+    assert not db.broker.live, "the query that works is let go"
+
+
+def test_observe_many_waits_for_a_broken_query_to_recover(
+    db: Database, recorder: Recorder[Any], observer_errors: list[BaseException]
+) -> None:
+    a, b = db.observe_value("SELECT v FROM a"), db.observe_value("SELECT v FROM b")
+    db.observe_many(a, b).subscribe(recorder.on_next, recorder.on_error)
+    db.execute("ALTER TABLE b RENAME TO c")
+    write_a(db, 1)
+    db.execute("ALTER TABLE c RENAME TO b")
+    write_a(db, 2)
+    assert recorder.values == [(0, 0), (1, 0), (2, 0)]
+    assert (len(observer_errors), recorder.errors) == (1, [])
 
 
 def test_observe_many_refuses_nothing_and_queries_of_another_database(db: Database) -> None:
