@@ -10,6 +10,7 @@ from reactivex.disposable import Disposable
 
 from reactive_sqlite.broker import Broker, Publication
 from reactive_sqlite.changes import ChangeSet
+from reactive_sqlite.equality import same_value
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.subscription import Subscription
 
@@ -30,6 +31,7 @@ class Bundle:
     ) -> None:
         self._queries = queries
         self._broker = queries[0].broker
+        self._told: tuple[Any, ...] | None = None
         self._subscription = Subscription(
             observer.on_next,
             observer.on_error,
@@ -42,7 +44,11 @@ class Bundle:
     def start(self) -> abc.DisposableBase:
         """Give the first tuple at once; inside a transaction, at its end."""
         with self._broker.locked():
-            ready = [query.take_in(self) for query in self._queries]
+            try:
+                ready = [query.take_in(self) for query in self._queries]
+            except BaseException:
+                self._subscription.dispose()
+                raise
             if all(ready):
                 self._post()
         self._broker.deliveries.first(self._subscription)
@@ -59,9 +65,13 @@ class Bundle:
         self._broker.deliveries.add(self._subscription)
 
     def _post(self) -> bool:
-        values = tuple([query.current for query in self._queries])
-        if any(not query.has_value for query in self._queries):
+        if not all([query.has_value for query in self._queries]):
             return False
+        values = tuple([query.current for query in self._queries])
+        # A query that failed and gives again what it gave before changes nothing by itself.
+        if self._told is not None and same_value(self._told, values):
+            return False
+        self._told = values
         self._subscription.post(values)
         return True
 

@@ -282,6 +282,7 @@ class ObservableQuery(Observable[T]):
             if not failed:
                 return
             self._told = fetched  # it works again, and gives what it gave before it failed
+            publication.bundles.update(self._bundles or {})
         else:
             self._told = fetched
             for subscription in list(self._subscriptions):
@@ -323,6 +324,8 @@ class ObservableQuery(Observable[T]):
         for subscription in list(self._subscriptions):
             subscription.end(error)
             self._broker.deliveries.add(subscription)
+        for bundle in list(self._bundles or ()):
+            bundle.end(error)
 
     def end(self, error: BaseException | None, reason: BaseException) -> None:
         """The database closes (or its file is gone): nothing comes any more."""
