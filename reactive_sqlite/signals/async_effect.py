@@ -19,7 +19,7 @@ from threading import get_ident
 from types import coroutine
 from typing import Any
 
-from .graph import attach, detach, publish_held, settle
+from .graph import attach, deferred, publish_held, release, settle
 from .observer import Effect
 from .owner import Tracked, disown, handled, one_error, raise_all, release_owned
 from .scheduler import call_watchers, settle_now
@@ -93,12 +93,13 @@ class AsyncEffect(Effect):
         A run that disposes its own effect is left to finish.
         """
         state = STATE
+        if deferred(self):
+            return
         with state.lock:
             if self.fn is None:
                 return
             self.fn = None
-            for node in (*self.reads, *self.kept):
-                detach(node, self)
+            release(self, (*self.reads, *self.kept))
             self.reads, self.kept = {}, {}
             running = self.running
         disown(self)
@@ -249,8 +250,7 @@ class AsyncEffect(Effect):
             self.running = 0
             self.task = None
             if not again:
-                for node in self.kept:
-                    detach(node, self)
+                release(self, self.kept)
                 self.kept = {}
         if self.fn is None:
             errors = release_owned(self)

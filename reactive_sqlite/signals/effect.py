@@ -202,7 +202,7 @@ class SyncEffect(Effect):
             if self.fn is None:
                 failed = self._end(failed)
             elif raw != self.raw:
-                link(self, raw)
+                link(self, raw, me)
             wrote = False
             if changes:
                 wrote = True

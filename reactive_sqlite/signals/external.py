@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from .graph import mark
 from .owner import record, recording
-from .scheduler import settle_now, stand_back
+from .scheduler import call_watchers, settle_now, stand_back
 from .state import STATE, ErrorSink, Node
 
 T = TypeVar("T")
@@ -72,7 +72,8 @@ class External(Node, Generic[T]):
 
     def __del__(self) -> None:
         if self._volatile:
-            STATE.volatiles -= 1
+            with STATE.lock:
+                STATE.volatiles -= 1
 
     def __repr__(self) -> str:
         return f"<external {self.name or hex(id(self))}>"
@@ -111,6 +112,8 @@ def flush(on_error: ErrorSink) -> None:
             settle_now([], on_error)
     if state.starving:
         stand_back()
+    if state.flips:
+        call_watchers()
 
 
 def tracking() -> bool:

@@ -19,11 +19,11 @@ the lock held exactly once; `settle` gives it up while memos run.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from threading import get_ident
 
 from ..errors import CycleError
-from .state import SCALARS, STATE, ErrorSink, Held, Node
+from .state import SCALARS, STATE, ErrorSink, Held, Node, Owner
 
 # Runs of one memo that other threads' writes may spoil before those writers are held up a little.
 TRIES = 3
@@ -40,6 +40,7 @@ def mark(node: Node, me: int, sink: ErrorSink | None = None) -> None:
     """Tell everything downstream of `node` that it may be out of date."""
     state = STATE
     due = state.queue if not state.deliverer or state.deliverer == me else state.inbox
+    outer, state.walking = state.walking, me
     below = node.subs
     stack: list[dict[Node, None]] = []
     while True:
@@ -52,8 +53,9 @@ def mark(node: Node, me: int, sink: ErrorSink | None = None) -> None:
                     observer.sink = sink
                     due.append(observer)
         if not stack:
-            return
+            break
         below = stack.pop()
+    state.walking = outer
 
 
 def publish_held(changes: Held, me: int, reverted: Collection[Node] = ()) -> None:
@@ -220,7 +222,7 @@ def detach(source: Node, observer: Node) -> None:
             STATE.flips.setdefault(get_ident(), {})[s] = None
 
 
-def link(node: Node, raw: list[Node]) -> None:
+def link(node: Node, raw: list[Node], me: int) -> None:
     """Make `raw`, what a run has read, the node's sources; only a live one subscribes."""
     old = node.sources
     node.raw = raw
@@ -230,25 +232,44 @@ def link(node: Node, raw: list[Node]) -> None:
     node.sources = new
     if not node.live:
         return
+    state = STATE
+    outer, state.walking = state.walking, me
     if not old:
         for source in new:
             attach(source, node)
-        return
-    before, after = set(old), set(new)
-    for source in new:
-        if source not in before:
-            attach(source, node)
-    for source in old:
-        if source not in after:
-            detach(source, node)
+    else:
+        before, after = set(old), set(new)
+        for source in new:
+            if source not in before:
+                attach(source, node)
+        for source in old:
+            if source not in after:
+                detach(source, node)
+    state.walking = outer
 
 
 def unlink(node: Node) -> None:
     """Forget the node's sources."""
     if node.live:
-        for source in node.sources:
-            detach(source, node)
+        release(node, node.sources)
     node.sources = node.raw = ()
+
+
+def release(node: Node, sources: Iterable[Node]) -> None:
+    """Unsubscribe a node from some sources."""
+    outer, STATE.walking = STATE.walking, get_ident()
+    for source in sources:
+        detach(source, node)
+    STATE.walking = outer
+
+
+def deferred(owner: Owner) -> bool:
+    """Whether a disposal has to wait, because a finalizer asks for it in the middle of a walk."""
+    if STATE.walking != get_ident():
+        return False
+    STATE.graves.append(owner)
+    STATE.flips.setdefault(get_ident(), {})  # has the end of this operation look after it
+    return True
 
 
 def same_value(a: object, b: object) -> bool:

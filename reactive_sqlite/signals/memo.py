@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 from ..errors import CycleError
 from .graph import (
     Ring,
+    deferred,
     link,
     name_cycle,
     publish_held,
@@ -127,6 +128,8 @@ class Memo(Owner, Node, Generic[T]):
         return self.fn is None and not self.running
 
     def dispose(self) -> None:
+        if deferred(self):
+            return
         with STATE.lock:
             if self.fn is None:
                 return
@@ -231,7 +234,7 @@ class Memo(Owner, Node, Generic[T]):
         """
         state = STATE
         if raw != self.raw:
-            link(self, raw)
+            link(self, raw, me)
         stamp = start
         if state.clock != start:
             self.stale = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from .graph import unlink
+from .graph import deferred, unlink
 from .owner import adopt, disown, raise_all, release_owned
 from .scheduler import call_watchers
 from .state import MISSING, STATE, ErrorSink, Node, Owner
@@ -62,6 +62,8 @@ class Effect(Owner, Node):
 
         A run that is under way finishes, and cleans up after itself. Harmless when repeated.
         """
+        if deferred(self):
+            return
         with STATE.lock:
             if self.fn is None:
                 return

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TypeVar
 
+from .graph import deferred
 from .state import STATE, Node, Owner, Recorder
 
 T = TypeVar("T")
@@ -26,6 +27,8 @@ class Scope(Owner):
 
     def dispose(self) -> None:
         """Dispose what was created inside and run the cleanups registered inside."""
+        if deferred(self):
+            return
         self.ended = True
         disown(self)
         raise_all(release_owned(self), "cleanups failed")

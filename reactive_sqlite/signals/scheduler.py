@@ -97,6 +97,8 @@ def raise_settled() -> None:
 def settle_now(errors: list[Exception], sink: ErrorSink | None = None) -> None:
     """Run what is due now, unless another thread is at it; the lock is held once."""
     state = STATE
+    if state.walking:
+        return  # a finalizer wrote in the middle of a walk, whose end sees to it
     if not state.deliverer:
         deliver(errors, sink)
     elif state.relief and state.deliverer != get_ident() and not loop_runs():
@@ -208,6 +210,8 @@ def call_watchers() -> None:
             if node.on_watch is not None:
                 untrack(node.on_watch)
         flips.pop(get_ident(), None)
+    while STATE.graves:
+        STATE.graves.pop().dispose()
 
 
 def report(error: BaseException) -> None:

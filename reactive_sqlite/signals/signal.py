@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from .graph import mark, same_value
 from .owner import record_elsewhere, untrack
-from .scheduler import raise_settled, stand_back
+from .scheduler import call_watchers, raise_settled, stand_back
 from .state import SCALARS, STATE, Node
 
 T = TypeVar("T")
@@ -88,6 +88,8 @@ class Signal(Node, Generic[T]):
             _release()
         if STATE.starving:
             stand_back()
+        if STATE.flips:
+            call_watchers()
         stored: T = value
         return stored
 

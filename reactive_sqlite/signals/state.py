@@ -104,6 +104,7 @@ class State:
         "deliverer",
         "flips",
         "foreign",
+        "graves",
         "held",
         "home",
         "inbox",
@@ -121,6 +122,7 @@ class State:
         "takers",
         "volatiles",
         "waiting",
+        "walking",
         "wrote",
     )
 
@@ -155,6 +157,10 @@ class State:
         # Leaves that gained a first or lost their last observer, by the thread that will say so.
         self.flips: dict[int, dict[Node, None]] = {}
         self.volatiles = 0
+        # The thread that is changing or following subscriptions. Python may run a finalizer in the
+        # middle of that, and what it disposes has to wait.
+        self.walking = 0
+        self.graves: list[Owner] = []
 
 
 STATE = State()

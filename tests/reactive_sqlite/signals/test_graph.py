@@ -11,6 +11,8 @@ from typing import Any, cast
 import pytest
 
 from reactive_sqlite import Accessor, batch, create_effect, create_memo, create_signal, untrack
+from reactive_sqlite.signals.signal import Signal
+from reactive_sqlite.signals.state import Node
 from tests.reactive_sqlite.signals.noting import note
 
 
@@ -379,6 +381,44 @@ def test_a_memo_that_failed_in_the_middle_of_a_batch_that_reverts_wakes_nobody()
     assert seen == [10]
     set_a(2)
     assert seen == [10, 5]
+
+
+class Finalizing(Node):
+    """An observer that does something when it is marked, as a finalizer may do at any point."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    @property
+    def stale(self) -> bool:  # type: ignore[override]
+        self.act()
+        return True
+
+
+def test_a_disposal_in_the_middle_of_marking_waits_for_its_end() -> None:
+    a, set_a = create_signal(0)
+    seen: list[int] = []
+    effects = [create_effect(lambda: seen.append(a())) for _ in range(3)]
+    assert isinstance(a, Signal)
+    a.subs[Finalizing(effects[0].dispose)] = None
+    memo = create_memo(lambda: a())
+    effects.append(create_effect(lambda: seen.append(memo())))
+    seen.clear()
+    set_a(1)
+    seen.clear()
+    set_a(2)
+    assert seen == [2, 2, 2], "the disposed one of four is gone, and nothing was disturbed"
+
+
+def test_a_write_in_the_middle_of_marking_is_delivered_at_its_end() -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    seen: list[tuple[int, int]] = []
+    assert isinstance(a, Signal)
+    a.subs[Finalizing(lambda: set_b(a.peek()))] = None
+    create_effect(lambda: seen.append((a(), b())))
+    set_a(1)
+    assert seen == [(0, 0), (1, 1)]
 
 
 @pytest.mark.parametrize("reader", ["memo", "effect"])
