@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from threading import get_ident
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .graph import link, publish_held
-from .memo import is_async
+from .memo import CO_COROUTINE, is_async
 from .observer import Effect
 from .owner import handled, one_error, release_owned, untrack
 from .scheduler import call_watchers, report, settle_now
@@ -64,7 +65,7 @@ def create_effect(
     afterwards. Errors go to the loop's exception handler.
     """
     effect: Effect
-    if is_async(fn):
+    if (type(fn) is not FunctionType or fn.__code__.co_flags & CO_COROUTINE) and is_async(fn):
         from .async_effect import AsyncEffect  # asyncio takes its time
 
         if scheduler is not None:

@@ -51,23 +51,35 @@ class Batch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        state = STATE
         me = get_ident()
-        nested = STATE.nested
-        if nested and (depth := nested.get(me)):
-            if depth > 1:
-                nested[me] = depth - 1
-            else:
-                del nested[me]
+        if state.nested and me in state.nested:
+            state.nested[me] -= 1
+            if not state.nested[me]:
+                del state.nested[me]
+            return
+        changes = state.held[me]
+        if not (changes or state.queue or state.inbox):
+            del state.held[me]
             return
         errors: list[Exception] = []
-        if STATE.held[me] or STATE.queue or STATE.inbox:
-            _release_held(me, errors)
-            if errors:
-                _raise_from_batch(errors, error)
-            if STATE.starving:
-                stand_back()
-        else:
-            del STATE.held[me]
+        reverted = _reverted(changes, errors) if state.custom else ()
+        _acquire()
+        try:
+            del state.held[me]
+            if changes:
+                publish_held(changes, me, reverted)
+            if state.queue or state.inbox:
+                if state.deliverer or state.walking:
+                    settle_now(errors)
+                else:
+                    deliver(errors)
+        finally:
+            _release()
+        if errors:
+            _raise_from_batch(errors, error)
+        if state.starving:
+            stand_back()
 
 
 _BATCH = Batch()
@@ -89,7 +101,10 @@ def batch() -> Batch:
 def raise_settled() -> None:
     """Run what is due now; the lock is held once. Errors are raised."""
     errors: list[Exception] = []
-    settle_now(errors)
+    if STATE.deliverer or STATE.walking:
+        settle_now(errors)
+    else:
+        deliver(errors)
     if errors:
         raise one_error(errors, "effects failed")
 
@@ -229,28 +244,13 @@ def loop_runs() -> bool:
     return asyncio is not None and asyncio._get_running_loop() is not None
 
 
-def _release_held(me: int, errors: list[Exception]) -> None:
-    """End this thread's batch: tell the observers, and run what is due."""
-    state = STATE
-    changes = state.held[me]
-    reverted: list[Node] = []
-    for node in changes:
-        if node.equals:
-            reverted = [
-                node
-                for node, (old, _, _) in list(changes.items())
-                if node.equals and _is_reverted(node, old, errors)
-            ]
-            break
-    _acquire()
-    try:
-        del state.held[me]
-        if changes:
-            publish_held(changes, me, reverted)
-        if state.queue or state.inbox:
-            settle_now(errors)
-    finally:
-        _release()
+def _reverted(changes: Held, errors: list[Exception]) -> list[Node]:
+    """The signals with an equality of their own that a batch has left as it found them."""
+    return [
+        node
+        for node, (old, _, _) in list(changes.items())
+        if node.equals and _is_reverted(node, old, errors)
+    ]
 
 
 def _raise_from_batch(errors: list[Exception], error: BaseException | None) -> None:

@@ -53,6 +53,8 @@ class Signal(Node, Generic[T]):
     def __init__(self, value: T, equals: Equals[T], name: str | None) -> None:
         self.value = value
         self.equals = equals
+        if equals:
+            STATE.custom = True
         self.name = name
         self.subs = {}
         self.stamp = self.by = 0

@@ -100,6 +100,7 @@ class State:
         "calm",
         "clock",
         "condition",
+        "custom",
         "cycles",
         "deliverer",
         "flips",
@@ -139,6 +140,7 @@ class State:
         # Changes that are stored but not yet told to observers, by thread, and their number.
         self.held: dict[int, Held] = {}
         self.nested: dict[int, int] = {}  # batches inside a batch or run, by thread
+        self.custom = False  # some signal has an equality of its own, to be asked at a batch's end
         self.pending = 0
         self.calm = 0  # the clock when there was none last
         # Delivery: what the deliverer itself caused, and what other threads put in.
