@@ -68,7 +68,7 @@ def every_commit_is_noticed(db: Database, writer: Writer) -> None:
     latest.subscribe(seen.on_next)
     for number in range(1, COMMITS + 1):
         writer.commit(number)
-        assert latest.wait(lambda value, number=number: value == number, timeout=10) == number
+        assert latest.wait(number.__eq__, timeout=10) == number
     writer.close()
     assert seen.values == [None, *range(1, COMMITS + 1)]
 
