@@ -43,19 +43,21 @@ def mark(node: Node, me: int, sink: ErrorSink | None = None) -> None:
     outer, state.walking = state.walking, me
     below = node.subs
     stack: list[dict[Node, None]] = []
-    while True:
-        for observer in below:
-            if not observer.stale:
-                observer.stale = True
-                if observer.is_memo:
-                    stack.append(observer.subs)
-                else:
-                    observer.sink = sink
-                    due.append(observer)
-        if not stack:
-            break
-        below = stack.pop()
-    state.walking = outer
+    try:
+        while True:
+            for observer in below:
+                if not observer.stale:
+                    observer.stale = True
+                    if observer.is_memo:
+                        stack.append(observer.subs)
+                    else:
+                        observer.sink = sink
+                        due.append(observer)
+            if not stack:
+                return
+            below = stack.pop()
+    finally:
+        state.walking = outer
 
 
 def publish_held(changes: Held, me: int, reverted: Collection[Node] = ()) -> None:
@@ -234,18 +236,20 @@ def link(node: Node, raw: list[Node], me: int) -> None:
         return
     state = STATE
     outer, state.walking = state.walking, me
-    if not old:
-        for source in new:
-            attach(source, node)
-    else:
-        before, after = set(old), set(new)
-        for source in new:
-            if source not in before:
+    try:
+        if not old:
+            for source in new:
                 attach(source, node)
-        for source in old:
-            if source not in after:
-                detach(source, node)
-    state.walking = outer
+        else:
+            before, after = set(old), set(new)
+            for source in new:
+                if source not in before:
+                    attach(source, node)
+            for source in old:
+                if source not in after:
+                    detach(source, node)
+    finally:
+        state.walking = outer
 
 
 def unlink(node: Node) -> None:
@@ -258,9 +262,11 @@ def unlink(node: Node) -> None:
 def release(node: Node, sources: Iterable[Node]) -> None:
     """Unsubscribe a node from some sources."""
     outer, STATE.walking = STATE.walking, get_ident()
-    for source in sources:
-        detach(source, node)
-    STATE.walking = outer
+    try:
+        for source in sources:
+            detach(source, node)
+    finally:
+        STATE.walking = outer
 
 
 def deferred(owner: Owner) -> bool:

@@ -105,8 +105,9 @@ class Memo(Owner, Node, Generic[T]):
             except CycleError:
                 record(self)  # or its reader would keep the error for ever
                 raise
-        if state.recorder is not None and get_ident() == state.home:
-            state.recorder(self)
+        recorder = state.recorder
+        if recorder is not None and get_ident() == state.home:
+            recorder(self)
         elif state.others:
             record_elsewhere(self)
         if self.error is not None:
@@ -214,48 +215,22 @@ class Memo(Owner, Node, Generic[T]):
         if self.fn is None:
             self._end(value, failure)
             return
-        if state.cycles and failure is not None and me in state.cycles:
-            name_cycle(self, failure, me)
-        self._keep(raw, start, value, same, failure, me)
-
-    def _keep(
-        self,
-        raw: list[Node],
-        start: int,
-        value: Any,
-        same: bool | None,
-        failure: Exception | None,
-        me: int,
-    ) -> None:
-        """Take over a run's result.
-
-        Unless another thread's write fell into it: then the run is thrown away, its error too, and
-        is done again. What readers get belongs to one state of the graph.
-        """
-        state = STATE
         if raw != self.raw:
             link(self, raw, me)
         stamp = start
-        if state.clock != start:
-            self.stale = True
-            for source in self.sources:
-                if source.stamp > start:
-                    if source.by != me:
-                        self.dirty = True
-                        return
-                    stamp = state.clock
-        else:
+        if state.clock == start:
             self.stale = False
+        else:
+            self.stale = True
+            stamp = self._stamp_of_run(start, me)
+            if stamp < 0:
+                self.dirty = True
+                return
+        self.dirty = False
         if state.volatiles or self.volatile:
             self.volatile = not self.live and any(source.volatile for source in self.sources)
-        self.dirty = False
-        if failure is not None:
-            self._remember(self.value if self.error is None else MISSING, MISSING, start)
-            self.error = failure, failure.__traceback__
-        elif self.seen < 0 or self.error is not None:
-            self._remember(MISSING, value, start)
-            self.value = value
-            self.error = None
+        if failure is not None or self.error is not None or self.seen < 0:
+            self._turn(value, failure, start, me)
         else:
             old = self.value
             if self.equals is None:
@@ -274,6 +249,32 @@ class Memo(Owner, Node, Generic[T]):
             self.value = value
         self.stamp = stamp
         self.seen = start  # last: readers without the lock trust it
+
+    def _stamp_of_run(self, start: int, me: int) -> int:
+        """The stamp for what a run has given during which something was written.
+
+        -1 when another thread's write fell into it: then the run is thrown away, its error too, and
+        is done again. What readers get belongs to one state of the graph.
+        """
+        stamp = start
+        for source in self.sources:
+            if source.stamp > start:
+                if source.by != me:
+                    return -1
+                stamp = STATE.clock
+        return stamp
+
+    def _turn(self, value: Any, failure: Exception | None, start: int, me: int) -> None:
+        """Take over a first value, an error, or a value after an error."""
+        if failure is not None:
+            if me in STATE.cycles:
+                name_cycle(self, failure, me)
+            self._remember(self.value if self.error is None else MISSING, MISSING, start)
+            self.error = failure, failure.__traceback__
+        else:
+            self._remember(MISSING, value, start)
+            self.value = value
+            self.error = None
 
     def _remember(self, old: Any, value: Any, start: int) -> None:
         """Notice when a batch, in which the memo was read, gives it back the value it had before.

@@ -61,8 +61,9 @@ class Signal(Node, Generic[T]):
         self.same = None
 
     def __call__(self) -> T:
-        if STATE.recorder is not None and get_ident() == STATE.home:
-            STATE.recorder(self)
+        recorder = STATE.recorder
+        if recorder is not None and get_ident() == STATE.home:
+            recorder(self)
         elif STATE.others:
             record_elsewhere(self)
         return self.value
