@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +70,7 @@ def every_commit_is_noticed(db: Database, writer: Writer) -> None:
     latest.subscribe(seen.on_next)
     for number in range(1, COMMITS + 1):
         writer.commit(number)
-        assert latest.wait(number.__eq__, timeout=10) == number
+        assert latest.wait(partial(eq, number), timeout=10) == number
     writer.close()
     assert seen.values == [None, *range(1, COMMITS + 1)]
 
