@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from smithers.errors import ReadOnly
 from smithers.journal import WorkflowDatabase
 from smithers.schema import TABLES
 
+# Whether it is worth asking: it may also stand inside a string.
+_NUMBERED = re.compile(r"\$|\?[0-9]")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 
@@ -47,13 +50,13 @@ class Reports:
         }
 
     def _bound(self, sql: str, params: Parameters) -> Parameters:
-        """Bind a sequence by number where the statement has `$1`; else leave it alone.
+        """Bind a sequence by number where the statement has `$1` or `?1`; else leave it alone.
 
         By position SQLite numbers `$2 … $1` in the order of appearance, so they have to be bound
-        by name. Which names a statement has is asked of SQLite itself, through EXPLAIN, which
+        by name (and some Pythons take `?1` for a name). Which names a statement has is asked of SQLite itself, through EXPLAIN, which
         runs nothing: the text alone cannot tell `$1` from what stands inside a string.
         """
-        if isinstance(params, Mapping) or "$" not in sql:
+        if isinstance(params, Mapping) or not _NUMBERED.search(sql):
             return params
         numbered = _Numbered(params)
         probe = sql if _explains(sql) else f"EXPLAIN -- {len(params)} parameters\n{sql}"

@@ -24,8 +24,8 @@ from smithers.schema import (
 OWN = f"""
     INSERT INTO transitions
         (key, previous_value, value, "trigger", timestamp, deleted, "commit", apply)
-    VALUES (?1, (SELECT value FROM state WHERE key = ?1), ?2, 'own', '2026-01-31T10:00:00.000000Z',
-        ?2 IS NULL, {NEXT_COMMIT}, 1)
+    VALUES (:key, (SELECT value FROM state WHERE key = :key), :value, 'own',
+        '2026-01-31T10:00:00.000000Z', :value IS NULL, {NEXT_COMMIT}, 1)
 """
 
 
@@ -72,15 +72,20 @@ def assert_history_is_the_state(connection: sqlite3.Connection) -> None:
         assert seq == newest[key], f"the row of {key!r} does not point at its transition"
 
 
+def own(connection: sqlite3.Connection, key: Any, value: Any) -> None:
+    """Change the state as this package does."""
+    connection.execute(OWN, {"key": key, "value": value})
+
+
 def rows(connection: sqlite3.Connection, since: int = 0) -> list[tuple[Any, ...]]:
     sql = 'SELECT key, previous_value, value, "trigger" FROM transitions WHERE seq > ? ORDER BY seq'
     return connection.execute(sql, (since,)).fetchall()
 
 
 def test_our_insert_changes_value_and_history_in_one_statement(plain: sqlite3.Connection) -> None:
-    plain.execute(OWN, ("a", "1"))
-    plain.execute(OWN, ("a", "1"))
-    plain.execute(OWN, ("a", None))
+    own(plain, "a", "1")
+    own(plain, "a", "1")
+    own(plain, "a", None)
     assert rows(plain) == [
         ("a", None, "1", "own"),
         ("a", "1", "1", "own"),
@@ -120,8 +125,8 @@ def test_our_insert_changes_value_and_history_in_one_statement(plain: sqlite3.Co
 def test_what_another_program_does_is_recorded_without_a_cause(
     plain: sqlite3.Connection, statement: str, recorded: list[tuple[Any, ...]]
 ) -> None:
-    plain.execute(OWN, ("a", "1"))
-    plain.execute(OWN, ("b", "2"))
+    own(plain, "a", "1")
+    own(plain, "b", "2")
     plain.execute(statement)
     assert rows(plain, since=2) == [(*row, None) for row in recorded]
 
@@ -139,17 +144,17 @@ def test_what_another_program_does_is_recorded_without_a_cause(
 def test_history_stays_true_under_every_way_to_replace_a_row(
     plain: sqlite3.Connection, statement: str
 ) -> None:
-    plain.execute(OWN, ("a", "1"))
-    plain.execute(OWN, ("b", "2"))
+    own(plain, "a", "1")
+    own(plain, "b", "2")
     plain.execute(statement)
     assert rows(plain, since=2), "the fixture compares history and state afterwards"
 
 
 def test_a_change_after_a_foreign_one_is_ours_again(plain: sqlite3.Connection) -> None:
     plain.execute("INSERT INTO state (key, value) VALUES ('a', '1')")
-    plain.execute(OWN, ("a", "2"))
+    own(plain, "a", "2")
     plain.execute("UPDATE state SET value = '3'")
-    plain.execute(OWN, ("a", None))
+    own(plain, "a", None)
     plain.execute("INSERT INTO state (key, value) VALUES ('a', '4')")
     assert rows(plain) == [
         ("a", None, "1", None),
@@ -190,8 +195,8 @@ def test_every_foreign_statement_is_a_commit_and_its_rows_share_it(
 
 
 def test_an_id_is_never_given_twice(plain: sqlite3.Connection) -> None:
-    plain.execute(OWN, ("a", "1"))
-    plain.execute(OWN, ("b", "2"))
+    own(plain, "a", "1")
+    own(plain, "b", "2")
     plain.execute("DELETE FROM transitions WHERE seq = 2")
     plain.execute("DELETE FROM state WHERE key = 'b'")
     plain.execute("DELETE FROM transitions")
@@ -222,14 +227,14 @@ def test_an_id_is_never_given_twice(plain: sqlite3.Connection) -> None:
 def test_text_that_is_no_json_is_refused_by_the_table(
     plain: sqlite3.Connection, value: str | bytes
 ) -> None:
-    plain.execute(OWN, ("a", "1"))
+    own(plain, "a", "1")
     for statement in (
-        "INSERT INTO state (key, value) VALUES ('b', ?)",
-        "UPDATE state SET value = ?",
-        OWN.replace("?2", "?").replace("?1", "'a'", 2).replace("? IS NULL", "0"),
+        "INSERT INTO state (key, value) VALUES ('b', :value)",
+        "UPDATE state SET value = :value",
+        OWN,
     ):
         with pytest.raises(sqlite3.IntegrityError, match="CHECK constraint failed"):
-            plain.execute(statement, (value,))
+            plain.execute(statement, {"key": "a", "value": value})
     assert len(rows(plain)) == 1
 
 
@@ -240,7 +245,7 @@ def test_a_key_outside_the_rule_is_refused_by_the_table(
     with pytest.raises(sqlite3.IntegrityError):
         plain.execute("INSERT INTO state (key, value) VALUES (?, '1')", (key,))
     with pytest.raises(sqlite3.IntegrityError):
-        plain.execute(OWN, (key, "1"))
+        own(plain, key, "1")
     assert rows(plain) == []
 
 
