@@ -53,8 +53,9 @@ class Reports:
         """Bind a sequence by number where the statement has `$1` or `?1`; else leave it alone.
 
         By position SQLite numbers `$2 … $1` in the order of appearance, so they have to be bound
-        by name (and some Pythons take `?1` for a name). Which names a statement has is asked of SQLite itself, through EXPLAIN, which
-        runs nothing: the text alone cannot tell `$1` from what stands inside a string.
+        by name (and some Pythons take `?1` for a name). Which names a statement has is asked of
+        SQLite itself, through EXPLAIN, which runs nothing: the text alone cannot tell `$1` from
+        what stands inside a string.
         """
         if isinstance(params, Mapping) or not _NUMBERED.search(sql):
             return params
