@@ -42,11 +42,12 @@ def states_between(scenario: dict[str, Any]) -> list[list[list[list[Any]]]]:
     plain.executescript(scenario["setup"])
     found: list[list[list[list[Any]]]] = []
     for number, step in enumerate(scenario["steps"]):
-        if isinstance(step, list):
+        if type(step) is list:
+            _, statements, end = transaction_of(step)
             plain.execute("BEGIN")
-            for statement in step[1]:
+            for statement in statements:
                 plain.execute(statement)
-            plain.execute(step[2])
+            plain.execute(end)
         else:
             take(plain, scenario, step, number)
         if not plain.in_transaction:
@@ -54,6 +55,12 @@ def states_between(scenario: dict[str, Any]) -> list[list[list[list[Any]]]]:
             found.append([[[type(v).__name__, v] for v in row] for row in cursor])
     plain.close()
     return found
+
+
+def transaction_of(step: Any) -> tuple[str, list[str], str]:
+    """A step such as ["tx", [statements], "commit"]."""
+    kind, statements, end = step
+    return kind, statements, end
 
 
 def take(connection: Any, scenario: dict[str, Any], step: Any, number: int) -> None:
@@ -72,8 +79,8 @@ def take(connection: Any, scenario: dict[str, Any], step: Any, number: int) -> N
 
 def replay(db: Database, scenario: dict[str, Any]) -> None:
     for number, step in enumerate(scenario["steps"]):
-        if isinstance(step, list):
-            _, statements, end = step
+        if type(step) is list:
+            _, statements, end = transaction_of(step)
             try:
                 with db.transaction():
                     for statement in statements:
