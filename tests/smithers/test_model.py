@@ -269,4 +269,4 @@ def shown(transition: Transition) -> tuple[Any, ...]:
 
 
 TestStateModel = StateModel.TestCase
-TestStateModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestStateModel.settings = settings(stateful_step_count=25, deadline=None)
