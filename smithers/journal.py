@@ -14,7 +14,7 @@ from typing import Any
 from reactive_sqlite.database import Database
 from smithers.clock import Clock, from_text, to_text, utc_now
 from smithers.codec import decode, same_json
-from smithers.errors import ReadOnly
+from smithers.errors import ReadOnly, StateTypeError
 from smithers.ids import transition_id
 from smithers.records import Transition
 from smithers.schema import NEXT_COMMIT
@@ -130,8 +130,8 @@ def to_transition(row: tuple[Any, ...]) -> Transition:
         id=transition_id(seq),
         seq=seq,
         key=key,
-        previous_value=None if previous is None else decode(previous, name=name),
-        value=None if value is None else decode(value, name=name),
+        previous_value=None if previous is None else _readable(previous, name),
+        value=None if value is None else _readable(value, name),
         trigger=trigger,
         timestamp=from_text(timestamp),
         execution_id=execution_id,
@@ -139,3 +139,12 @@ def to_transition(row: tuple[Any, ...]) -> Transition:
         deleted=bool(deleted),
         commit=commit,
     )
+
+
+def _readable(text: str, name: str) -> Any:
+    # A write over such a value has happened when this is asked, and history must stay readable:
+    # only reading the value itself is an error.
+    try:
+        return decode(text, name=name)
+    except StateTypeError:
+        return text

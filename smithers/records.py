@@ -26,7 +26,8 @@ class Transition:
 
     `seq` is 1, 2, … in commit order and `id` the same as text (`t1`, `t2`, …). `commit` is shared
     by the transitions of one commit. `value` is None when `deleted`; `previous_value` is None when
-    the key was absent. What another program did to the table carries no `trigger` and no ids.
+    the key was absent. What another program did to the table carries no `trigger` and no ids; a
+    value of its that Python cannot read (nested 1,000 deep) is given as its JSON text.
 
     >>> db.state.set("phase", "review", trigger="tests_passed").trigger
     'tests_passed'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.signals.owner import get_owner, on_cleanup
@@ -108,8 +108,9 @@ class StateStore:
         >>> db.state.set("phase", "done", trigger="tests_passed").previous_value
         'review'
         """
-        text = _checked(key, value, trigger)
-        return self._journal.record(key, text, trigger)
+        check_key(key)
+        check_trigger(trigger)
+        return self._journal.record(key, encode(value, name=_name(key)), trigger)
 
     def set_many(self, values: Mapping[str, Any], trigger: str | None = None) -> list[Transition]:
         """Store several values: all or none, one commit, one notification.
@@ -117,7 +118,8 @@ class StateStore:
         >>> db.state.set_many({"phase": "review", "reviewer": "ada"}, "implemented")
         [Transition(id='t1', ...), Transition(id='t2', ...)]
         """
-        changes = [(key, _checked(key, value, trigger)) for key, value in values.items()]
+        check_trigger(trigger)
+        changes = list(_texts(values).items())
         return self._journal.record_all(changes, trigger)
 
     def update(
@@ -180,9 +182,8 @@ class StateStore:
         >>> db.state.restore(before, "error_rollback")
         [Transition(id='t9', ...)]
         """
-        target = {key: _checked(key, value, trigger) for key, value in snapshot.items()}
         check_trigger(trigger)
-        return self._journal.become(target, trigger)
+        return self._journal.become(_texts(snapshot), trigger)
 
     def observe(self, key: str, default: Any = None) -> ObservableQuery[Any]:
         """Observe the value of a key, `default` while it is absent.
@@ -237,10 +238,15 @@ class StateStore:
         return get, set_state
 
 
-def _checked(key: str, value: Any, trigger: str | None) -> str:
-    check_key(key)
-    check_trigger(trigger)
-    return encode(value, name=_name(key))
+def _texts(values: object) -> dict[str, str]:
+    """Encode every value, so that one that is refused leaves all unwritten."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"this takes a mapping of keys to values, not {type(values).__name__}")
+    texts: dict[str, str] = {}
+    for key, value in cast("Mapping[str, Any]", values).items():
+        check_key(key)
+        texts[key] = encode(value, name=_name(key))
+    return texts
 
 
 def _name(key: str) -> str:

@@ -289,5 +289,18 @@ def test_a_value_that_only_a_foreign_program_can_store_is_a_typed_error(
     db: SmithersDB, foreign: sqlite3.Connection
 ) -> None:
     foreign.execute("INSERT INTO state (key, value) VALUES ('n', ?)", ("9" * 5000,))
-    with pytest.raises(StateTypeError, match="state 'n'"):
-        db.state.get("n")
+    for read in (lambda: db.state.get("n"), db.state.get_all, db.state.entries):
+        with pytest.raises(StateTypeError, match="state 'n'"):
+            read()
+    assert db.state.history()[0].value == "9" * 5000, "history shows its text"
+    assert db.state.set("n", 1).previous_value == "9" * 5000, "and it can be overwritten"
+    assert db.state.get_all() == {"n": 1}
+
+
+@pytest.mark.parametrize("values", [None, ["a"], "a", 1])
+def test_what_is_no_mapping_is_a_type_error(db: SmithersDB, values: Any) -> None:
+    db.state.set("a", 1)
+    for call in (db.state.set_many, db.state.restore):
+        with pytest.raises(TypeError, match="a mapping of keys to values"):
+            call(values)
+    assert db.state.get_all() == {"a": 1}
