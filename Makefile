@@ -11,7 +11,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 USER_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 .PHONY: help demo test soak check lint types bench clean
 .DELETE_ON_ERROR:
@@ -20,7 +22,7 @@ help:
 	@echo 'make demo    three processes, one database, live (under a minute)'
 	@echo 'make test    the tests, also those of the documents'
 	@echo 'make check   format, lint, types and tests, as CI runs them'
-	@echo 'make bench   what observing costs beside hand-written sqlite3'
+	@echo 'make bench   what everything costs, beside others and beside work by hand'
 	@echo 'make soak    the long runs'
 	@echo 'make clean   remove the virtual environment and caches'
 
@@ -43,8 +45,8 @@ types: $(DEV_STAMP)
 	$(BIN)/mypy
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
-bench: $(USER_STAMP)
-	$(BIN)/python -m benchmarks
+bench: $(BENCH_STAMP)
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -64,4 +66,8 @@ $(USER_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
 
 $(DEV_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(USER_STAMP)
+
+$(BENCH_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@ $(USER_STAMP)

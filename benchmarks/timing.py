@@ -1,38 +1,98 @@
-"""Times small pieces of work side by side, so that one noisy moment hits all of them."""
+"""Times pieces of work by turns, so that a noisy moment of the machine hits all of them."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from statistics import median
 
-ROUNDS = 7
+ROUNDS = 25
+
+Work = Callable[[], object]
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """The best time of one piece of work, in microseconds a call, and its ratio to the first's."""
+class Effort:
+    """How much is done: `scale` shrinks what is counted, `turn` is the length of one turn.
 
-    name: str
-    microseconds: float
-    ratio: float
+    Attributes:
+        rounds: turns that each piece of work gets.
+        turn: seconds; long enough to hold several checkpoints of SQLite's log.
+        clock: wall time, or processor time, which is steadier where other programs run and leaves
+            out the waiting for the disk.
+        stick: a file with the face of Solid's signals, to be measured beside ours.
+    """
+
+    rounds: int = ROUNDS
+    scale: float = 1.0
+    turn: float = 0.04
+    clock: Clock = time.perf_counter
+    stick: Path | None = None
+
+    def count(self, full: int, *, least: int = 1) -> int:
+        """Return how many of `full` things to make or do."""
+        return max(least, int(full * self.scale))
 
 
-def compare(works: Mapping[str, Callable[[], object]], *, calls: int) -> list[Timed]:
-    """Time each piece of work in turn, several times over; the first measures the others."""
-    best = dict.fromkeys(works, float("inf"))
-    for _ in range(ROUNDS):
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Seconds a call of each piece of work, one value for each round."""
+
+    seconds: Mapping[str, tuple[float, ...]]
+
+    def ratio(self, name: str, peer: str) -> float:
+        """Return the median of the ratios of neighbouring turns."""
+        pairs = zip(self.seconds[name], self.seconds[peer], strict=True)
+        return median(own / other for own, other in pairs)
+
+    def extra(self, name: str, peer: str) -> float:
+        """Return the median of the differences of neighbouring turns, in seconds."""
+        pairs = zip(self.seconds[name], self.seconds[peer], strict=True)
+        return median(own - other for own, other in pairs)
+
+    def typical(self, name: str) -> float:
+        """Return the median, in seconds."""
+        return median(self.seconds[name])
+
+
+def interleave(works: Mapping[str, Work], effort: Effort) -> Series:
+    """Give each piece of work its turn, A B A B …, as often as it fits into one turn's time."""
+    calls = {name: _calls(work, effort) for name, work in works.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(effort.rounds):
         for name, work in works.items():
-            began = time.perf_counter()
-            for _ in range(calls):
-                work()
-            best[name] = min(best[name], (time.perf_counter() - began) / calls)
-    measure = next(iter(best.values()))
-    return [Timed(name, seconds * 1e6, seconds / measure) for name, seconds in best.items()]
+            seconds[name].append(timed(work, calls[name], effort.clock))
+    return Series({name: tuple(values) for name, values in seconds.items()})
 
 
-def show(title: str, results: list[Timed]) -> None:
-    """Print the results as a table of at most 80 columns."""
-    print(f"\n{title}")
-    for result in results:
-        print(f"  {result.name:<56}{result.microseconds:>9.2f} µs{result.ratio:>8.2f} x")
+def timed(work: Work, calls: int, clock: Clock = time.perf_counter) -> float:
+    """Return the seconds that one call takes, the loop around it included."""
+    began = clock()
+    for _ in repeat(None, calls):
+        work()
+    return (clock() - began) / calls
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Return the mean of ratios; of none, not a number."""
+    logarithms = [math.log(value) for value in values]
+    return math.exp(sum(logarithms) / len(logarithms)) if logarithms else math.nan
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """Return the value that `share` (0 to 1) of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def _calls(work: Work, effort: Effort) -> int:
+    # The doubling is the warm-up as well.
+    calls = 1
+    while (each := timed(work, calls, effort.clock)) * calls < effort.turn / 4:
+        calls *= 2
+    return max(1, round(effort.turn / each))

@@ -1,0 +1,131 @@
+"""The asynchronous face beside the synchronous one, and tasks that wait for one another."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+from benchmarks.databases import TOUCHED, UPSERT, keyed, writer
+from benchmarks.figures import Figure, Outcome
+from benchmarks.timing import Effort, timed
+from reactive_sqlite import Database
+from reactive_sqlite.aio import AsyncDatabase
+
+TITLE = "Async: points read and written, tasks waiting for each other"
+READ = "SELECT value FROM t WHERE key = ?"
+CALLS = 300  # in one turn
+TASKS = 100
+BLOCK = 8_000_000  # bytes of the value that is written while the loop is watched
+
+READ_AT_MOST = 60.0
+WRITE_EXTRA_AT_MOST = 80.0
+PAUSE_AT_MOST = 50.0
+SYNC = "the synchronous call"
+
+Pairs = list[tuple[float, float]]
+
+
+def measure(effort: Effort, folder: Path) -> Outcome:
+    """Compare awaited calls with plain ones, by turns, each on a database of its own."""
+    return Outcome("async", TITLE, tuple(asyncio.run(_measure(effort, folder))))
+
+
+async def _measure(effort: Effort, folder: Path) -> list[Figure]:
+    with keyed(folder / "sync.sqlite") as plain:
+        keyed(folder / "async.sqlite").close()
+        async with AsyncDatabase(folder / "async.sqlite") as database:
+            reads, writes = await _calls(plain, database, effort)
+            hop = await _ring(database, effort)
+            pause = await _pause(database, effort.count(BLOCK))
+    return [
+        Figure("point read", median(own for own, _ in reads) * 1e6, "", "µs", READ_AT_MOST),
+        Figure("point read", _ratio(reads), SYNC),
+        Figure("write, over", _extra(writes) * 1e6, SYNC, "µs", WRITE_EXTRA_AT_MOST),
+        Figure("write", _ratio(writes), SYNC),
+        Figure(f"from one of {TASKS} tasks to the next", hop * 1e6, unit="µs"),
+        Figure("pause of the loop, 8 MB written", pause * 1e3, "", "ms", PAUSE_AT_MOST),
+    ]
+
+
+async def _calls(plain: Database, database: AsyncDatabase, effort: Effort) -> tuple[Pairs, Pairs]:
+    """Time reads and writes, awaited and plain, by turns: pairs of seconds a call."""
+    calls = effort.count(CALLS)
+    numbers = itertools.count()
+
+    async def read() -> object:
+        return await database.query(READ, (TOUCHED,))
+
+    async def write() -> object:
+        return await database.execute(UPSERT, (TOUCHED, next(numbers)))
+
+    def plain_read() -> object:
+        return list(plain.query(READ, (TOUCHED,)))
+
+    plain_write = writer(plain)
+    reads: Pairs = []
+    writes: Pairs = []
+    for _ in range(effort.rounds):
+        writes.append((await _awaited(write, calls), timed(plain_write, calls)))
+        reads.append((await _awaited(read, calls), timed(plain_read, calls)))
+    return reads, writes
+
+
+async def _awaited(call: Callable[[], Awaitable[object]], calls: int) -> float:
+    began = time.perf_counter()
+    for _ in range(calls):
+        await call()
+    return (time.perf_counter() - began) / calls
+
+
+async def _ring(database: AsyncDatabase, effort: Effort) -> float:
+    """Let each task wait for its own key and then write the next one's; seconds for a hop."""
+    tasks = effort.count(TASKS, least=2)
+
+    async def member(number: int) -> None:
+        own = database["t"].observe({"key": f"task {number}"}, select="value")
+        ready.release()
+        await own.first(bool)
+        if number + 1 < tasks:
+            await database.execute(UPSERT, (f"task {number + 1}", 1))
+
+    ready = asyncio.Semaphore(0)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for number in range(tasks):
+            group.create_task(member(number))
+        for _ in range(tasks):
+            await ready.acquire()
+        began = time.perf_counter()
+        await database.execute(UPSERT, ("task 0", 1))
+    return (time.perf_counter() - began) / tasks
+
+
+async def _pause(database: AsyncDatabase, size: int) -> float:
+    """The longest time the loop stood still while a large value was written, in seconds."""
+    longest = 0.0
+    ended = False
+
+    async def watch() -> None:
+        nonlocal longest
+        last = time.perf_counter()
+        while not ended:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+
+    watching = asyncio.create_task(watch())
+    await database.execute(UPSERT, ("large", "x" * size))
+    ended = True
+    await watching
+    return longest
+
+
+def _ratio(pairs: Pairs) -> float:
+    return median(own / other for own, other in pairs)
+
+
+def _extra(pairs: Pairs) -> float:
+    return median(own - other for own, other in pairs)
