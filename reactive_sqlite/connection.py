@@ -322,8 +322,12 @@ class Connection(sqlite3.Connection):
 
     @property
     def busy(self) -> bool:
-        """Whether a transaction is open, of whatever thread."""
-        return not self.closed and _in_transaction(self)
+        """Whether a transaction is open, of whatever thread.
+
+        May be asked without the lock, and therefore asks no SQLite: the thread that runs a
+        statement may hold SQLite's mutex while it waits for Python's, which we hold here.
+        """
+        return self._owner != 0
 
     def owned_here(self) -> bool:
         """Whether this thread is inside the open transaction."""

@@ -86,9 +86,9 @@ def _open_read_only(path: Path, busy_timeout: float) -> Connection:
     connection.read_only = True
     try:
         return _set_up(connection, "NORMAL")
-    except sqlite3.OperationalError:
+    except BaseException as error:
         connection.close()
-        if not _unchanging(path):
+        if not (isinstance(error, sqlite3.OperationalError) and _unchanging(path)):
             raise
     # A closed write-ahead database in a directory that cannot be written: nobody can be writing
     # to it either, and nothing waits in a log, so the file alone is the whole truth.
