@@ -201,6 +201,44 @@ def test_closing_while_a_callback_runs_does_not_deadlock(db: Database) -> None:
         leave.set()
 
 
+def test_closing_in_vain_leaves_a_database_that_is_still_watched(
+    tmp_path: Path, recorder: Recorder[Any]
+) -> None:
+    path = tmp_path / "w.db"
+    begun, end = threading.Event(), threading.Event()
+    with Database(path, busy_timeout=0.05) as db:
+        db.execute("CREATE TABLE t(v)")
+        db.observe_value("SELECT count(*) FROM t").subscribe(recorder.on_next)
+
+        def hold() -> None:
+            with db.transaction():
+                begun.set()
+                assert end.wait(10)
+
+        with beside(hold):
+            assert begun.wait(10)
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                db.close()
+            end.set()
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("INSERT INTO t VALUES (1)")
+        other.close()
+        recorder.wait_for(lambda count: count == 1)
+
+
+def test_a_thread_that_ended_inside_a_transaction_does_not_keep_the_lock(tmp_path: Path) -> None:
+    with Database(tmp_path / "w.db", watch=False, busy_timeout=0.05) as db:
+        db.execute("CREATE TABLE t(v)")
+
+        def begin() -> None:
+            db.execute("BEGIN")
+            db.execute("INSERT INTO t VALUES ('lost')")
+
+        elsewhere(begin)
+        db.execute("INSERT INTO t VALUES ('kept')")
+        assert [row["v"] for row in db["t"].rows] == ["kept"]
+
+
 def test_closing_leaves_no_thread_behind(tmp_path: Path) -> None:
     before = threading.active_count()
     with Database(tmp_path / "w.db") as db:
