@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from reactive_sqlite.catalog import Catalog, Table
 from reactive_sqlite.connection import Connection
-from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.pins import Literal, Parameter, Shape, prove
 from reactive_sqlite.region import Region, TableName
@@ -21,6 +20,8 @@ from reactive_sqlite.statement import (
     first_keyword,
     read_actions,
 )
+
+E = TypeVar("E", bound=Exception)
 
 # Forbidden while a query is compiled, since some statements (PRAGMA, ATTACH) act as they are. Not
 # the writes: connecting a virtual table looks like one to the schema, and EXPLAIN makes none.
@@ -107,7 +108,7 @@ def compile_query(
     return statement, compiled.program
 
 
-def noted(error: sqlite3.Error, sql: str) -> sqlite3.Error:
+def noted(error: E, sql: str) -> E:
     """Add the SQL to SQLite's own error; parameter values stay out of logs."""
     note = f"in the query: {sql}"
     if note not in getattr(error, "__notes__", ()):

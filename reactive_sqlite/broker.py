@@ -24,6 +24,7 @@ from reactive_sqlite.source import Fetched, Parameters, Source, source_key
 from reactive_sqlite.subscription import Report
 from reactive_sqlite.trail import Trail, TrailReader
 from reactive_sqlite.versions import Versions
+from reactive_sqlite.worker import causing_run
 
 _BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED: later, not never
 
@@ -378,8 +379,9 @@ class Broker:
     def emit(self, publication: Publication) -> None:
         """Publish the nodes as one change and queue the subscribers; the lock is held."""
         if publication.nodes:
-            publish(publication.nodes, self.report)
-            self.deliveries.signals_due = True
+            cause = causing_run()
+            publish(publication.nodes, self.report, cause)
+            self.deliveries.signal(cause)
         for bundle in publication.bundles:
             bundle.collect(publication)
         if publication.parcels:

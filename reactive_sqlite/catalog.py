@@ -127,11 +127,11 @@ class Catalog:
         for schema in schemas:
             master = "sqlite_temp_master" if schema == "temp" else "sqlite_master"
             yield from self._fetch(
-                f"SELECT ?1, l.name, l.type, l.wr, m.sql FROM pragma_table_list l"
+                f"SELECT ?, l.name, l.type, l.wr, m.sql FROM pragma_table_list l"
                 f" LEFT JOIN {quote(schema)}.{master} m"
                 f" ON m.name = l.name AND m.type IN ('table', 'view')"
-                f" WHERE l.schema = ?1 ORDER BY l.name",
-                (schema,),
+                f" WHERE l.schema = ? ORDER BY l.name",
+                (schema, schema),
             )
 
     def find(self, name: str, schema: str | None = None) -> Table | None:

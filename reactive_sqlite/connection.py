@@ -315,7 +315,7 @@ class Connection(sqlite3.Connection):
                 text = f"EXPLAIN /*{self._explained}*/ {sql}"
                 program = sqlite3.Cursor(self).execute(text, parameters).fetchall()
                 return Compiled(self._actions, program, None)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, sqlite3.Warning) as error:
                 return Compiled(self._actions, [], error)
             finally:
                 self._actions, self._denied = outer, frozenset()
@@ -331,7 +331,10 @@ class Connection(sqlite3.Connection):
 
     def owned_here(self) -> bool:
         """Whether this thread is inside the open transaction."""
-        return self._owner != 0 and self._owner == get_ident() and not self.closed
+        # While it is, no other thread is inside SQLite, so this one may ask it.
+        if not self._owner or self._owner != get_ident() or self.closed:
+            return False
+        return _in_transaction(self)
 
     @contextmanager
     def exclusive(self) -> Generator[None, None, None]:
@@ -513,12 +516,18 @@ class Connection(sqlite3.Connection):
         # Asked without a time limit first: that is faster, and nearly always granted.
         if not (self.lock.acquire(False) or self.lock.acquire(timeout=self.busy_timeout)):
             raise sqlite3.OperationalError("database is locked")
-        if self._owner and self._owner != get_ident():
-            try:
+        if not self._owner:
+            return
+        try:
+            if self._owner != get_ident():
                 self._await_owner()
-            except BaseException:
-                self.lock.release()
-                raise
+            if self._owner and not (self._depth or self.closed or _in_transaction(self)):
+                # It was ended past us, through a bare sqlite3.Cursor: who knows which way.
+                self._disown()
+                self._boundary()
+        except BaseException:
+            self.lock.release()
+            raise
 
     def _await_owner(self) -> None:
         """Wait for the end of another thread's transaction; the lock is held, and let go."""
@@ -563,7 +572,7 @@ class Compiled:
     __slots__ = ("actions", "error", "program")
 
     def __init__(
-        self, actions: list[Action], program: list[tuple[Any, ...]], error: sqlite3.Error | None
+        self, actions: list[Action], program: list[tuple[Any, ...]], error: Exception | None
     ) -> None:
         self.actions = actions
         self.program = program

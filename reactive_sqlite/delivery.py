@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from reactive_sqlite.signals.effect import create_effect
-from reactive_sqlite.signals.external import External, flush, publish, tracking
+from reactive_sqlite.signals.external import External, Run, flush, publish, tracking
 from reactive_sqlite.signals.observer import Effect
 from reactive_sqlite.signals.owner import create_root, untrack
 from reactive_sqlite.subscription import Report
@@ -41,13 +41,17 @@ class Deliveries:
     def __init__(self, report: Report, home: Home | None = None) -> None:
         self.report = report
         self._home = home
-        self.signals_due = False
+        self._signals: deque[Run | None] = deque()
         self._queue: deque[tuple[int, Parcel]] = deque()
         self._delivering = threading.Lock()
         self._pulse: tuple[External[int], Effect] | None = None
 
     def add(self, parcel: Parcel) -> None:
         self._queue.append((threading.get_ident(), parcel))
+
+    def signal(self, cause: Run | None) -> None:
+        """Nodes of the signal graph were published; effects may be due."""
+        self._signals.append(cause)
 
     def extend(self, parcels: Iterable[Parcel]) -> None:
         """Queue parcels, in order."""
@@ -75,17 +79,17 @@ class Deliveries:
         """
         if self._home is None or self._home.here():
             self._run()
-        elif self._queue or self.signals_due:
+        elif self._queue or self._signals:
             self._home.post(self._run)
 
     def _run(self) -> None:
-        if not (self._queue or self.signals_due):
+        if not (self._queue or self._signals):
             return
         if self._queue and tracking():
             # Inside an effect or memo of somebody: told when it has finished, not in its midst.
             self._after_effects()
             return
-        while self._queue or self.signals_due:
+        while self._queue or self._signals:
             if not self._delivering.acquire(False):
                 return  # whoever has it looks again after letting go
             try:
@@ -120,9 +124,8 @@ class Deliveries:
         """Run what is due; True when the rest is other threads' and long enough has been given."""
         me, until = threading.get_ident(), time.monotonic() + _PATIENCE_SECONDS
         while True:
-            if self.signals_due:
-                self.signals_due = False
-                flush(self.report)
+            if self._signals:
+                flush(self.report, self._signals.popleft())
                 continue
             try:
                 origin, parcel = self._queue.popleft()

@@ -67,6 +67,7 @@ class ObservableQuery(Observable[T]):
         "_lock",
         "_node",
         "_projection",
+        "_seen",
         "_skip",
         "_source",
         "_subscriptions",
@@ -92,6 +93,7 @@ class ObservableQuery(Observable[T]):
         self._told: Fetched | None = None  # what the last value told was made of
         self._skip = skip_initial
         self._value: Any = _IDLE
+        self._seen: tuple[Fetched, Any] | None = None
         self._node: External[Any] | None = None
         self._subscriptions: dict[Subscription, None] = {}
         self._lock: Any = None
@@ -118,9 +120,7 @@ class ObservableQuery(Observable[T]):
     def peek(self) -> T:
         """Return the current value without subscribing anything."""
         value = self._value
-        if value is _IDLE:
-            value = self._project(self._broker.read(self._source))
-        return self._given(value)
+        return self._given(self._glance() if value is _IDLE else value)
 
     # -- as an Observable ----------------------------------------------------------------------
 
@@ -372,6 +372,17 @@ class ObservableQuery(Observable[T]):
         return self._broker
 
     # -- private -------------------------------------------------------------------------------
+
+    def _glance(self) -> Any:
+        """The value, while nobody follows it through this view."""
+        fetched = self._source.fetched if self._source.live else None
+        if fetched is None:
+            return self._project(self._broker.read(self._source))
+        # Another view of the same rows is followed: they are current.
+        seen = self._seen
+        if seen is None or seen[0] is not fetched:
+            seen = self._seen = fetched, self._project(fetched)
+        return seen[1]
 
     def _project(self, fetched: Fetched) -> Any:
         if fetched.error is not None:

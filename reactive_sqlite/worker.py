@@ -9,12 +9,21 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from reactive_sqlite.errors import DatabaseClosed
+from reactive_sqlite.signals.external import Run, current_run
 
 if TYPE_CHECKING:
     import asyncio
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+_caused_by: contextvars.ContextVar[Run | None] = contextvars.ContextVar("caused_by", default=None)
+
+
+def causing_run() -> Run | None:
+    """Return the async effect on whose behalf this job runs, or None."""
+    return _caused_by.get()
 
 
 class Worker:
@@ -41,6 +50,8 @@ class Worker:
         loop = running_loop()
         future: asyncio.Future[R] = loop.create_future()
         context = contextvars.copy_context()
+        # In the copy only: what the caller starts afterwards is not this effect's doing.
+        context.run(_caused_by.set, current_run())
 
         def job() -> None:
             if future.cancelled():

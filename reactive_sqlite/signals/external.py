@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import get_ident
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from .graph import mark
-from .owner import record, recording
+from .owner import get_owner, record, recording
 from .scheduler import call_watchers, settle_now, stand_back
 from .state import STATE, ErrorSink, Node
 
@@ -79,16 +79,36 @@ class External(Node, Generic[T]):
         return f"<external {self.name or hex(id(self))}>"
 
 
-def publish(changes: Sequence[tuple[External[Any], Any]], on_error: ErrorSink) -> None:
+class Run(Protocol):
+    """An effect whose run is under way, and which a write of its own must not cancel."""
+
+    stale: bool
+    own: bool
+    publishing: bool
+
+
+def current_run() -> Run | None:
+    """Return the async effect whose own code runs on this thread, or None."""
+    owner = get_owner()
+    while owner is not None and not hasattr(owner, "publishing"):
+        owner = owner.parent
+    return cast("Run | None", owner)
+
+
+def publish(
+    changes: Sequence[tuple[External[Any], Any]], on_error: ErrorSink, by: Run | None = None
+) -> None:
     """Store new values and tell their observers, as one change of the graph.
 
     Runs no user code, never raises, waits for none, whatever the calling thread holds or runs.
     Every pair counts as a change. Effects woken by it report their errors to `on_error`, whichever
-    thread runs them; `flush` runs them here, if nobody else is about to.
+    thread runs them; `flush` runs them here, if nobody else is about to. `by` is the async effect
+    whose own doing this is, on another thread: it will run again, but is not cancelled.
     """
     state = STATE
     me = get_ident()
     with state.lock:
+        marked = by is None or by.stale
         state.clock = stamp = state.clock + 1
         for leaf, value in changes:
             leaf.value = value
@@ -96,9 +116,11 @@ def publish(changes: Sequence[tuple[External[Any], Any]], on_error: ErrorSink) -
         for leaf, _ in changes:
             if leaf.subs:
                 mark(leaf, me, on_error)
+        if by is not None and by.stale and not marked:
+            by.own = True
 
 
-def flush(on_error: ErrorSink) -> None:
+def flush(on_error: ErrorSink, by: Run | None = None) -> None:
     """Run the effects that are due, and report their errors to `on_error`.
 
     Does nothing while another thread delivers (it will run them) or inside a batch, effect or memo
@@ -109,7 +131,13 @@ def flush(on_error: ErrorSink) -> None:
         return
     with state.lock:
         if state.queue or state.inbox:
-            settle_now([], on_error)
+            if by is not None:
+                by.publishing = True  # what other effects write in turn is its doing as well
+            try:
+                settle_now([], on_error)
+            finally:
+                if by is not None:
+                    by.publishing = False
     if state.starving:
         stand_back()
     if state.flips:

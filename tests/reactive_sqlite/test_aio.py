@@ -276,3 +276,52 @@ def test_without_asyncio_there_is_a_clear_error(tmp_path: Path) -> None:
     opening = AsyncDatabase(tmp_path / "x.db").__await__()
     with pytest.raises(RuntimeError, match="trio"):
         next(opening)
+
+
+async def test_what_an_async_effect_writes_itself_never_cancels_it(db: AsyncDatabase) -> None:
+    await db.execute("INSERT INTO t VALUES (1, 0)")
+    value = db.observe_value("SELECT v FROM t WHERE id = 1")
+    await value
+    told: list[tuple[str, int]] = []
+
+    async def climb() -> None:
+        seen = value()
+        told.append(("began", seen))
+        if seen < 3:
+            await db.execute("UPDATE t SET v = v + 1 WHERE id = 1")
+        await asyncio.sleep(0)
+        told.append(("ended", seen))
+
+    effect = create_effect(climb)
+    await value.first(lambda current: current == 3, timeout=5)
+    while ("ended", 3) not in told:
+        await asyncio.sleep(0.001)
+    effect.dispose()
+    assert told == [(what, seen) for seen in range(4) for what in ("began", "ended")]
+
+
+async def test_a_task_that_an_async_effect_started_writes_from_elsewhere(db: AsyncDatabase) -> None:
+    await db.execute("INSERT INTO t VALUES (1, 0)")
+    value = db.observe_value("SELECT v FROM t WHERE id = 1")
+    await value
+    told: list[str] = []
+
+    async def write() -> None:
+        await asyncio.sleep(0)
+        await db.execute("UPDATE t SET v = 1 WHERE id = 1")
+
+    async def run() -> None:
+        if value() == 0:
+            task = asyncio.create_task(write())
+            try:
+                await asyncio.Event().wait()
+            finally:
+                told.append("cancelled")
+                await task
+        told.append("ended")
+
+    effect = create_effect(run)
+    while "ended" not in told:
+        await asyncio.sleep(0.001)
+    effect.dispose()
+    assert told == ["cancelled", "ended"]
