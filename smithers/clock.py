@@ -15,7 +15,11 @@ def utc_now() -> datetime:
 
 def to_text(moment: datetime) -> str:
     """Write a time as ISO-8601 text in UTC with microseconds: `2026-01-31T12:00:00.000000Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    # Without microseconds `isoformat` leaves them out, unless told by a slower road.
+    text = moment.isoformat() if moment.microsecond else moment.isoformat(timespec="microseconds")
+    return f"{text[:-6]}Z"
 
 
 def from_text(text: str) -> datetime:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from datetime import date, datetime, time
 from enum import Enum
 from typing import Any, cast
@@ -31,12 +32,36 @@ _SCALARS = frozenset({str, int, bool, type(None)})
 _PLAIN = _SCALARS | {float, list, tuple, dict}
 _BASES: tuple[type[Any], ...] = (str, int, float, list, tuple, dict)
 
+# From so many items or characters on, the C coder, which lets no other thread run until it has
+# finished, would stop an event loop for longer than a frame of a display.
+_MANY_ITEMS = 20_000
+_MANY_CHARACTERS = 250_000
+# Most large values are large in their outer levels; below them the C decoder reads piece by piece.
+_LEVELS = 4
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_escaping_encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_scan = json.JSONDecoder().raw_decode
+_space = re.compile(r"[ \t\n\r]*").match
+
 
 def encode(value: object, *, name: str) -> str:
     """Write a value as JSON text; `name` says in errors what it belongs to (`state 'phase'`)."""
+    return encoded(value, name=name)[0]
+
+
+def encoded(value: object, *, name: str) -> tuple[str, Any]:
+    """Write a value as JSON text, and return with it what `decode` would make of that text."""
+    # Whole types, so that a bool or a member of an enumeration goes the long way.
+    if type(value) is str and value.isascii():
+        return _encoder.encode(value), value
+    plainly = _Plain(name)
     try:
-        text = json.dumps(
-            _plain(value, name, 0), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        plain = plainly.copy(value, 0)
+        text = (
+            _encoder.encode(plain)
+            if plainly.items < _MANY_ITEMS
+            else "".join(_encoder.iterencode(plain))
         )
     except RecursionError:
         raise ValueError(f"{name}: nested deeper than the call stack is") from None
@@ -45,10 +70,10 @@ def encode(value: object, *, name: str) -> str:
         if str(error).startswith(name):
             raise
         raise ValueError(f"{name}: {error}") from error
-    if _is_unicode(text):
-        return text
-    # A lone surrogate has no UTF-8 form; escaped it survives.
-    return json.dumps(json.loads(text), allow_nan=False, separators=(",", ":"))
+    if not _is_unicode(text):
+        # A lone surrogate has no UTF-8 form; escaped it survives.
+        text = _escaping_encoder.encode(plain)
+    return text, plain
 
 
 def decode(text: str, *, name: str) -> Any:
@@ -58,6 +83,12 @@ def decode(text: str, *, name: str) -> Any:
     what Python reads.
     """
     try:
+        if len(text) > _MANY_CHARACTERS:
+            return _read_by_pieces(text)
+        if text[:1] > " ":  # what this package wrote: nothing to skip, nothing after it
+            value, end = _scan(text)
+            if end == len(text):
+                return value
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise StateTypeError(f"{name}: the stored value cannot be read: {error}") from error
@@ -70,6 +101,8 @@ def same_json(one: str, other: str) -> bool:
 
 def check_key(key: object) -> None:
     """Refuse what cannot be a key: TypeError unless it is text, ValueError outside the rule."""
+    if type(key) is str and key.isascii() and 0 < len(key) <= MAX_KEY_LENGTH and "\0" not in key:
+        return
     if not isinstance(key, str):
         raise TypeError(f"a key is a str, not {type(key).__name__}: {key!r}")
     if not key:
@@ -90,32 +123,48 @@ def check_trigger(trigger: object) -> None:
     _check_text(trigger, "a trigger")
 
 
-def _plain(value: Any, name: str, depth: int) -> Any:
-    """Copy a value into what `json` writes without guessing, checking it on the way.
+class _Plain:
+    """Copies a value into what `json` writes without guessing, checking it on the way.
 
     `json` alone would turn the keys 1, True and None into text and stop at cycles late.
     """
-    while (kind := cast("type[object]", type(value))) not in _PLAIN:
-        value = _converted(value, name)
-    if kind in _SCALARS:
-        return value
-    if kind is float:
-        if not math.isfinite(value):
-            raise ValueError(f"{name}: {value!r} has no form in JSON")
-        return value
-    if depth >= MAX_DEPTH:
-        raise ValueError(f"{name}: nested deeper than {MAX_DEPTH} levels (or it contains itself)")
-    if kind is dict:
-        fields: dict[str, Any] = {}
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{name}: the keys of a dict are str in JSON, not {key!r}")
-            fields[key] = item if type(item) in _SCALARS else _plain(item, name, depth + 1)
-        return fields
-    items: list[Any] = []
-    for item in value:
-        items.append(item if type(item) in _SCALARS else _plain(item, name, depth + 1))
-    return items
+
+    __slots__ = ("items", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.items = 0
+
+    def copy(self, value: Any, depth: int) -> Any:
+        name = self.name
+        while (kind := cast("type[object]", type(value))) not in _PLAIN:
+            value = _converted(value, name)
+        if kind in _SCALARS:
+            return value
+        if kind is float:
+            if not math.isfinite(value):
+                raise ValueError(f"{name}: {value!r} has no form in JSON")
+            return value
+        if depth >= MAX_DEPTH:
+            raise ValueError(
+                f"{name}: nested deeper than {MAX_DEPTH} levels (or it contains itself)"
+            )
+        self.items += len(value)
+        copy, depth = self.copy, depth + 1
+        if kind is dict:
+            fields: dict[str, Any] = {}
+            for key, item in value.items():
+                if type(key) is not str:
+                    if not isinstance(key, str):
+                        raise TypeError(f"{name}: the keys of a dict are str in JSON, not {key!r}")
+                    key = str.__str__(key)
+                fields[key] = item if type(item) in _SCALARS else copy(item, depth)
+            return fields
+        # A comprehension would cost a frame of its own at each level.
+        items: list[Any] = []
+        for item in value:
+            items.append(item if type(item) in _SCALARS else copy(item, depth))
+        return items
 
 
 def _converted(value: Any, name: str) -> Any:
@@ -137,6 +186,8 @@ def _converted(value: Any, name: str) -> Any:
 
 
 def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -149,6 +200,56 @@ def _check_text(text: str, name: str) -> None:
         raise ValueError(f"{name} has no NUL character: {text!r}")
     if not _is_unicode(text):
         raise ValueError(f"{name} has no lone surrogates: {text!r}")
+
+
+def _read_by_pieces(text: str) -> Any:
+    """Read a large text so that other threads may run in between."""
+    try:
+        value, end = _piece(text, _after_space(text, 0), _LEVELS)
+        if _after_space(text, end) == len(text):
+            return value
+    except (IndexError, ValueError):
+        pass
+    return json.loads(text)  # for its error
+
+
+def _piece(text: str, at: int, levels: int) -> tuple[Any, int]:
+    """Read the value that begins at a place; return it and the place after it."""
+    opening = text[at]
+    if not levels or opening not in "[{":
+        return _scan(text, at)
+    closing = "]" if opening == "[" else "}"
+    items: list[Any] = []
+    fields: dict[str, Any] = {}
+    at = _after_space(text, at + 1)
+    if text[at] == closing:
+        return (items if opening == "[" else fields), at + 1
+    while True:
+        if opening == "[":
+            item, at = _piece(text, at, levels - 1)
+            items.append(item)
+        else:
+            key, at = _scan(text, at)
+            at = _expect(":", text, at)
+            fields[key], at = _piece(text, at, levels - 1)
+        at = _after_space(text, at)
+        if text[at] == closing:
+            return (items if opening == "[" else fields), at + 1
+        at = _expect(",", text, at)
+
+
+def _expect(mark: str, text: str, at: int) -> int:
+    at = _after_space(text, at)
+    if text[at] != mark:
+        raise ValueError(mark)
+    return _after_space(text, at + 1)
+
+
+def _after_space(text: str, at: int) -> int:
+    if text[at : at + 1] > " ":
+        return at
+    found = _space(text, at)
+    return found.end() if found else at
 
 
 def _canonical(text: str) -> str:

@@ -7,8 +7,10 @@ the outermost ends, whatever it wrote, by this journal or by plain SQL, gets one
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from reactive_sqlite.database import Database
@@ -24,13 +26,14 @@ COLUMNS = (
     '"commit"'
 )
 
+# By position: named parameters are looked up one by one at every call.
 _INSERT = f"""
     INSERT INTO transitions
         (key, previous_value, value, "trigger", timestamp, deleted, "commit", apply)
-    VALUES (:key, (SELECT value FROM state WHERE key = :key), :value, :trigger, :timestamp,
-        :value IS NULL, coalesce(:commit, {NEXT_COMMIT}), 1)
-    RETURNING {COLUMNS}
+    VALUES (?, (SELECT value FROM state WHERE key = ?), ?, ?, ?, ?, coalesce(?, {NEXT_COMMIT}), 1)
+    RETURNING seq, previous_value, "commit"
 """
+_VALUE = "SELECT value FROM state WHERE key = ?"
 _NEXT = f"SELECT {NEXT_COMMIT}"
 _GROUP = 'UPDATE transitions SET "commit" = :commit WHERE seq > :commit AND "commit" <> :commit'
 _STATE = "SELECT key, value FROM state"
@@ -69,6 +72,15 @@ class WorkflowDatabase(Database):
     atomic = transaction
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change to be made: a key, its new JSON text (None: removed) and what that decodes to."""
+
+    key: str
+    text: str | None = None
+    value: Any = None
+
+
 class Journal:
     """Write changes of the state as transitions, all the changes of a call in one commit."""
 
@@ -79,59 +91,83 @@ class Journal:
         self._clock = clock
         self._read_only = read_only
 
-    def record(self, key: str, text: str | None, trigger: str | None) -> Transition:
-        """Write one change, `None` for a deletion, and return its transition."""
-        self.check_writable(f"change state {key!r}")
-        return self._insert(key, text, trigger, to_text(self._clock()))
+    def text(self, key: str) -> str | None:
+        """Return the JSON text of a key, None when it is absent."""
+        row = self.database.conn.execute(_VALUE, (key,)).fetchone()
+        return None if row is None else row[0]
 
-    def record_all(
-        self, changes: Iterable[tuple[str, str | None]], trigger: str | None
-    ) -> list[Transition]:
+    def record(
+        self, key: str, text: str | None, value: Any, trigger: str | None = None
+    ) -> Transition:
+        """Write one change and return its transition; `value` is what `text` decodes to."""
+        self.check_writable("change state", key)
+        return self._insert(key, text, value, trigger, self._now())
+
+    def record_all(self, changes: Iterable[Change], trigger: str | None) -> list[Transition]:
         """Write several changes in order: all or nothing, one commit, one moment."""
         self.check_writable("change the state")
-        now = to_text(self._clock())
+        now = self._now()
         with self.database.transaction():
-            return [self._insert(key, text, trigger, now) for key, text in changes]
+            return [
+                self._insert(change.key, change.text, change.value, trigger, now)
+                for change in changes
+            ]
 
-    def become(self, target: Mapping[str, str], trigger: str | None) -> list[Transition]:
-        """Make the state exactly `target` (JSON texts by key), writing only what differs."""
+    def become(self, target: Sequence[Change], trigger: str | None) -> list[Transition]:
+        """Make the state exactly what `target` sets, writing only what differs."""
         self.check_writable("change the state")
         with self.database.transaction():
             present: dict[str, str] = dict(self.database.conn.execute(_STATE).fetchall())
-            gone = [(key, None) for key in sorted(present.keys() - target.keys())]
+            gone = sorted(present.keys() - {change.key for change in target})
             changed = [
-                (key, text)
-                for key, text in target.items()
-                if key not in present or not same_json(present[key], text)
+                change
+                for change in target
+                if change.text is None
+                or change.key not in present
+                or not same_json(present[change.key], change.text)
             ]
-            return self.record_all([*gone, *changed], trigger)
+            return self.record_all([*map(Change, gone), *changed], trigger)
 
-    def check_writable(self, action: str) -> None:
+    def check_writable(self, action: str, key: str | None = None) -> None:
         """Raise ReadOnly, before anything else happens, where nothing can be written."""
         if self._read_only:
-            raise ReadOnly(action)
+            raise ReadOnly(action if key is None else f"{action} {key!r}")
 
-    def _insert(self, key: str, text: str | None, trigger: str | None, now: str) -> Transition:
-        values = {
-            "key": key,
-            "value": text,
-            "trigger": trigger,
-            "timestamp": now,
-            "commit": self.database.commit_number,
-        }
-        return to_transition(self.database.conn.execute(_INSERT, values).fetchone())
+    def _now(self) -> datetime:
+        moment = self._clock()
+        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+
+    def _insert(
+        self, key: str, text: str | None, value: Any, trigger: str | None, now: datetime
+    ) -> Transition:
+        deleted = text is None
+        database = self.database
+        values = (key, key, text, trigger, to_text(now), deleted, database.commit_number)
+        seq, previous, commit = database.conn.execute(_INSERT, values).fetchone()
+        return Transition(
+            id=transition_id(seq),
+            seq=seq,
+            key=key,
+            previous_value=None if previous is None else readable(previous, key),
+            value=value,
+            trigger=trigger,
+            timestamp=now,
+            execution_id=None,
+            agent_id=None,
+            deleted=deleted,
+            commit=commit,
+        )
 
 
 def to_transition(row: tuple[Any, ...]) -> Transition:
     """Read a row of `transitions` with the columns of `COLUMNS`."""
     seq, key, previous, value, trigger, timestamp, execution_id, agent_id, deleted, commit = row
-    name = f"state {key!r} in transition {transition_id(seq)}"
     return Transition(
         id=transition_id(seq),
         seq=seq,
         key=key,
-        previous_value=None if previous is None else _readable(previous, name),
-        value=None if value is None else _readable(value, name),
+        previous_value=None if previous is None else readable(previous, key),
+        value=None if value is None else readable(value, key),
         trigger=trigger,
         timestamp=from_text(timestamp),
         execution_id=execution_id,
@@ -141,10 +177,13 @@ def to_transition(row: tuple[Any, ...]) -> Transition:
     )
 
 
-def _readable(text: str, name: str) -> Any:
-    # A write over such a value has happened when this is asked, and history must stay readable:
-    # only reading the value itself is an error.
+def readable(text: str, key: str) -> Any:
+    """Read a value of history; one that Python cannot read is given as its text.
+
+    A write over such a value has happened when this is asked, and history must stay readable:
+    only reading the value itself is an error.
+    """
     try:
-        return decode(text, name=name)
+        return decode(text, name=key)
     except StateTypeError:
         return text

@@ -12,7 +12,7 @@ from reactive_sqlite.observation import ObservableQuery
 from smithers.codec import check_key, decode
 from smithers.errors import TransitionNotFound
 from smithers.ids import transition_id, transition_seq
-from smithers.journal import COLUMNS, Journal, to_transition
+from smithers.journal import COLUMNS, Change, Journal, readable, to_transition
 from smithers.records import Transition
 
 _NEWEST = f"""
@@ -94,9 +94,7 @@ class StateHistory:
         >>> db.state.state_at("t1")
         {'phase': 'start'}
         """
-        return {
-            key: decode(text, name=f"state {key!r}") for key, text in self._texts_at(id).items()
-        }
+        return {key: decode(text, name=f"state {key!r}") for key, text in self._texts_at(id)}
 
     def replay_to(self, id: str | int) -> list[Transition]:
         """Make the whole state what it was after the commit that wrote a transition.
@@ -111,7 +109,8 @@ class StateHistory:
         self._journal.check_writable(f"replay to {id!r}")
         seq = transition_seq(id)
         with self._database.transaction():
-            return self._journal.become(self._texts_at(id), f"replay:{transition_id(seq)}")
+            then = [Change(key, text, readable(text, key)) for key, text in self._texts_at(id)]
+            return self._journal.become(then, f"replay:{transition_id(seq)}")
 
     def transitions(self, key: str | None = None) -> Observable[Transition]:
         """Observe every transition from now on, as it commits, in any process, in order.
@@ -128,13 +127,14 @@ class StateHistory:
         )
         return TransitionStream(newest, self._pages(key), self._committed)
 
-    def _texts_at(self, id: str | int) -> dict[str, str]:
+    def _texts_at(self, id: str | int) -> list[tuple[str, str]]:
         seq = transition_seq(id)
         found = self._database.conn.execute(_COMMIT_OF, (seq,)).fetchone()
         if found is None:
             raise TransitionNotFound(id)
         end = self._database.conn.execute(_LAST_OF_COMMIT, {"seq": seq, "commit": found[0]})
-        return dict(self._database.conn.execute(_AT, end.fetchone()).fetchall())
+        texts: list[tuple[str, str]] = self._database.conn.execute(_AT, end.fetchone()).fetchall()
+        return texts
 
     def _committed(self) -> int:
         """Tell the newest `seq` outside the transaction under way on this thread."""

@@ -9,11 +9,10 @@ from typing import Any, Protocol, cast
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.signals.owner import get_owner, on_cleanup
 from smithers.clock import from_text
-from smithers.codec import check_key, check_trigger, decode, encode
-from smithers.journal import Journal
+from smithers.codec import check_key, check_trigger, decode, encoded
+from smithers.journal import Change, Journal
 from smithers.records import StateEntry, Transition
 
-_VALUE = "SELECT value FROM state WHERE key = ?"
 _ENTRY = "SELECT key, value, updated_at FROM state WHERE key = ?"
 _ENTRIES = "SELECT key, value, updated_at FROM state ORDER BY key"
 _ALL = "SELECT key, value FROM state ORDER BY key"
@@ -54,8 +53,8 @@ class StateStore:
         0
         """
         check_key(key)
-        row = self._database.conn.execute(_VALUE, (key,)).fetchone()
-        return default if row is None else decode(row[0], name=_name(key))
+        text = self._journal.text(key)
+        return default if text is None else decode(text, name=_name(key))
 
     def has(self, key: str) -> bool:
         """Tell whether a key is present.
@@ -110,7 +109,8 @@ class StateStore:
         """
         check_key(key)
         check_trigger(trigger)
-        return self._journal.record(key, encode(value, name=_name(key)), trigger)
+        text, plain = encoded(value, name=_name(key))
+        return self._journal.record(key, text, plain, trigger)
 
     def set_many(self, values: Mapping[str, Any], trigger: str | None = None) -> list[Transition]:
         """Store several values: all or none, one commit, one notification.
@@ -119,8 +119,7 @@ class StateStore:
         [Transition(id='t1', ...), Transition(id='t2', ...)]
         """
         check_trigger(trigger)
-        changes = list(_texts(values).items())
-        return self._journal.record_all(changes, trigger)
+        return self._journal.record_all(_changes(values), trigger)
 
     def update(
         self,
@@ -139,10 +138,10 @@ class StateStore:
         """
         check_key(key)
         check_trigger(trigger)
-        self._journal.check_writable(f"change state {key!r}")
+        self._journal.check_writable("change state", key)
         with self._database.transaction():
-            text = encode(fn(self.get(key, default)), name=_name(key))
-            return self._journal.record(key, text, trigger)
+            text, plain = encoded(fn(self.get(key, default)), name=_name(key))
+            return self._journal.record(key, text, plain, trigger)
 
     def delete(self, key: str, trigger: str | None = None) -> Transition | None:
         """Remove a key, recorded so that it can be undone; None when it was absent.
@@ -152,9 +151,9 @@ class StateStore:
         """
         check_key(key)
         check_trigger(trigger)
-        self._journal.check_writable(f"delete state {key!r}")
+        self._journal.check_writable("delete state", key)
         with self._database.transaction():
-            return self._journal.record(key, None, trigger) if self.has(key) else None
+            return self._journal.record(key, None, None, trigger) if self.has(key) else None
 
     def reset(self, trigger: str | None = "reset") -> list[Transition]:
         """Remove every key in one commit; history keeps each, so `replay_to` can undo it.
@@ -163,7 +162,7 @@ class StateStore:
         ['attempts', 'phase']
         """
         check_trigger(trigger)
-        return self._journal.become({}, trigger)
+        return self._journal.become([], trigger)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state as a dict, to be given to `restore`.
@@ -183,7 +182,7 @@ class StateStore:
         [Transition(id='t9', ...)]
         """
         check_trigger(trigger)
-        return self._journal.become(_texts(snapshot), trigger)
+        return self._journal.become(_changes(snapshot), trigger)
 
     def observe(self, key: str, default: Any = None) -> ObservableQuery[Any]:
         """Observe the value of a key, `default` while it is absent.
@@ -238,15 +237,16 @@ class StateStore:
         return get, set_state
 
 
-def _texts(values: object) -> dict[str, str]:
+def _changes(values: object) -> list[Change]:
     """Encode every value, so that one that is refused leaves all unwritten."""
     if not isinstance(values, Mapping):
         raise TypeError(f"this takes a mapping of keys to values, not {type(values).__name__}")
-    texts: dict[str, str] = {}
+    changes: list[Change] = []
     for key, value in cast("Mapping[str, Any]", values).items():
         check_key(key)
-        texts[key] = encode(value, name=_name(key))
-    return texts
+        text, plain = encoded(value, name=_name(key))
+        changes.append(Change(key, text, plain))
+    return changes
 
 
 def _name(key: str) -> str:

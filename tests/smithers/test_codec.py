@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smithers.codec import MAX_DEPTH, check_key, check_trigger, decode, encode, same_json
+from smithers.codec import MAX_DEPTH, check_key, check_trigger, decode, encode, encoded, same_json
 from smithers.errors import StateTypeError
 
 NAME = "state 'phase'"
@@ -235,3 +235,38 @@ def _nested(depth: int) -> list[Any]:
     for _ in range(depth - 1):
         value = [value]
     return value
+
+
+@given(json_values)
+def test_what_is_said_to_be_decoded_is_what_decoding_gives(value: Any) -> None:
+    text, told = encoded(value, name=NAME)
+    assert repr(told) == repr(decode(text, name=NAME))
+
+
+@pytest.mark.parametrize(("value", "stored"), FORMS)
+def test_richer_values_are_said_to_be_decoded_into_their_form(value: Any, stored: Any) -> None:
+    told = encoded(value, name=NAME)[1]
+    assert (told, repr(told)) == (stored, repr(stored))
+
+
+@given(json_values, st.sampled_from([None, 1, "\t"]))
+def test_large_values_are_read_by_pieces_into_the_same(value: Any, indent: Any) -> None:
+    padding = "x" * 300_000
+    for large in ([padding, value], {"a": {"b": [[value]], "c": padding}}, padding):
+        text = f"\n {json.dumps(large, indent=indent)} "
+        assert repr(decode(text, name=NAME)) == repr(large)
+
+
+def test_a_large_text_that_is_no_json_is_refused_as_a_small_one_is() -> None:
+    for end in ("", ",", ",]", "]]", "] 1", ",nul]", ' "x"]'):
+        with pytest.raises(StateTypeError, match="phase"):
+            decode(f'["{"x" * 300_000}"{end}', name=NAME)
+
+
+def test_values_of_many_items_are_written_like_small_ones() -> None:
+    items = [{"n": number, "é": [number / 3, None, True, "\ud800"]} for number in range(10_000)]
+    text, told = encoded(items, name=NAME)
+    assert told == items
+    assert text == json.dumps(items, separators=(",", ":"))
+    with pytest.raises(ValueError, match=r"phase.*nan"):
+        encoded([*items, [math.nan]], name=NAME)
