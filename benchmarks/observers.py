@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -76,10 +77,12 @@ def _state_writes(effort: Effort, folder: Path) -> list[Figure]:
     ):
         for number in range(others):
             busy.state.observe(f"key {number}").subscribe(ignore)
+        # New values each time: a trigger would pass over those that change nothing.
+        numbers = itertools.count()
         series = interleave(
             {
-                "none": partial(quiet.state.set, TOUCHED, 1),
-                "others": partial(busy.state.set, TOUCHED, 1),
+                "none": lambda: quiet.state.set(TOUCHED, next(numbers)),
+                "others": lambda: busy.state.set(TOUCHED, next(numbers)),
             },
             effort,
         )
