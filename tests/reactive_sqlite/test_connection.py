@@ -317,6 +317,21 @@ def test_only_the_thread_inside_is_in_the_transaction(db: Database) -> None:
     db.execute("ROLLBACK")
 
 
+@pytest.mark.parametrize("end", ["ROLLBACK", "COMMIT", "INSERT OR ROLLBACK INTO t(id) VALUES (1)"])
+def test_a_transaction_ended_past_the_connection_shows_at_the_next_call(
+    db: Database, recorder: Recorder[Any], end: str
+) -> None:
+    db.observe_value("SELECT count(*) FROM t").subscribe(recorder.on_next)
+    db.execute("BEGIN")
+    db.execute("INSERT INTO t(v) VALUES (1)")
+    with contextlib.suppress(sqlite3.IntegrityError):
+        sqlite3.Cursor(db.conn).execute(end)
+    db.execute("SELECT 1")
+    assert not db.conn.in_transaction
+    elsewhere(lambda: db.execute("INSERT INTO t(v) VALUES (2)"))
+    assert recorder.last == db["t"].count
+
+
 def test_writes_and_transactions_of_many_threads_do_not_meet(db: Database) -> None:
     def write() -> None:
         for _ in range(200):

@@ -289,6 +289,23 @@ def test_a_definition_that_fails_leaves_observation_working(
     assert recorder.last == ["x", "two"]
 
 
+def test_a_full_text_query_can_be_observed_after_a_definition_failed(db: Database) -> None:
+    # SQLite forgets the schema then, and connects the table anew while it compiles the query.
+    db.conn.executescript("""
+        CREATE VIRTUAL TABLE words USING fts5(a);
+        CREATE TRIGGER wrong BEFORE DELETE ON t WHEN old.nowhere BEGIN SELECT 1; END;
+    """)
+    db["t"].observe().subscribe()
+    with db.transaction():
+        with pytest.raises(sqlite3.OperationalError, match="error in trigger wrong"):
+            db.execute("ALTER TABLE u RENAME COLUMN x TO y")
+        with pytest.raises(InterruptedError), db.transaction():
+            raise InterruptedError
+        db.execute("SELECT * FROM t")
+        words = db.observe("SELECT rowid FROM words WHERE words MATCH 'a'")
+    assert words.peek() == []
+
+
 def test_our_triggers_are_invisible_to_sqlite_utils(db: Database) -> None:
     db["t"].observe().subscribe()
     assert db.triggers == []
