@@ -23,10 +23,9 @@ from reactive_sqlite.statement import (
 
 E = TypeVar("E", bound=Exception)
 
-# Forbidden while a query is compiled, since some statements (PRAGMA, ATTACH) act as they are. Not
-# the writes: connecting a virtual table looks like one to the schema, and EXPLAIN makes none.
-_WRITES = frozenset({DELETE, INSERT, UPDATE})
-_NOT_QUERY = frozenset(range(1, 34)) - QUERY - _WRITES
+_QUERY_WORDS = frozenset({"SELECT", "VALUES", "WITH"})
+# Forbidden while anything else is compiled, since some statements (PRAGMA, ATTACH) act as they are.
+_NOT_QUERY = frozenset(range(1, 34)) - QUERY - {DELETE, INSERT, UPDATE}
 
 
 class Analysis:
@@ -98,14 +97,20 @@ def compile_query(
         ValueError: the statement is not a mere query.
         sqlite3.Error: as SQLite says, with the SQL as a note.
     """
-    compiled = connection.explain(sql, parameters, deny=_NOT_QUERY)
-    statement = read_actions(compiled.actions)
-    refused = statement.foreign or (compiled.error is None and not statement.selects)
-    if refused or first_keyword(sql) == "EXPLAIN":
-        raise ValueError(f"only queries can be observed, and this is none: {sql.strip()}")
-    if compiled.error is not None:
-        raise noted(compiled.error, sql)
-    return statement, compiled.program
+    keyword = first_keyword(sql)
+    if keyword in _QUERY_WORDS:
+        # Nothing is forbidden: a virtual table's constructor may ask for what no query does.
+        compiled = connection.explain(sql, parameters)
+        statement = read_actions(compiled.actions)
+        if not statement.writes:
+            if compiled.error is not None:
+                raise noted(compiled.error, sql)
+            return statement, compiled.program
+    else:
+        compiled = connection.explain(sql, parameters, deny=_NOT_QUERY)
+        if compiled.error is not None and not compiled.actions and keyword != "EXPLAIN":
+            raise noted(compiled.error, sql)
+    raise ValueError(f"only queries can be observed, and this is none: {sql.strip()}")
 
 
 def noted(error: E, sql: str) -> E:
