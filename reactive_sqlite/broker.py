@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from sys import intern
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -111,6 +112,7 @@ class Broker:
         missing_is_empty: bool = False,
     ) -> Source:
         """Return the one source of equal queries; nothing is run yet."""
+        sql = intern(sql)  # one text for the queries of thousands of keys
         key = source_key(sql, parameters, missing_is_empty)
         found = self._sources.get(key) if key is not None else None
         if found is None:

@@ -24,7 +24,7 @@ class TableInterest:
     def __init__(self) -> None:
         self.unpinned: Sources = {}
         self.by_column: dict[str, Sources] = {}
-        self.pins: dict[tuple[str, ...], dict[tuple[Any, ...], Sources]] = {}
+        self.pins: dict[tuple[str, ...], dict[tuple[Any, ...], Source | Sources]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.unpinned or self.pins)
@@ -34,7 +34,10 @@ class TableInterest:
     ) -> None:
         if pins:
             names, values = _split(pins)
-            self.pins.setdefault(names, {}).setdefault(values, {})[source] = None
+            of_names = self.pins.setdefault(names, {})
+            there = of_names.get(values)
+            # Nearly always alone: a dict for each of thousands would be most of the memory.
+            of_names[values] = source if there is None else {**_all(there), source: None}
             return
         self.unpinned[source] = None
         for column in columns:
@@ -46,8 +49,11 @@ class TableInterest:
         if pins:
             names, values = _split(pins)
             of_names = self.pins[names]
-            del of_names[values][source]
-            if not of_names[values]:
+            left = {**_all(of_names[values])}
+            del left[source]
+            if left:
+                of_names[values] = left
+            else:
                 del of_names[values]
             if not of_names:
                 del self.pins[names]
@@ -62,8 +68,8 @@ class TableInterest:
     def everyone(self) -> Iterable[Source]:
         yield from self.unpinned
         for of_names in self.pins.values():
-            for sources in of_names.values():
-                yield from sources
+            for there in of_names.values():
+                yield from _all(there)
 
 
 class Interests:
@@ -109,9 +115,10 @@ class Interests:
             for names, of_names in interest.pins.items():
                 if names == (column,):
                     for value in values:
-                        hit.update(of_names.get((value,), ()))
+                        hit.update(_all(of_names.get((value,))))
                 elif values:
-                    hit.update(s for sources in of_names.values() for s in sources.items())
+                    for there in of_names.values():
+                        hit.update(_all(there))
         return hit
 
     def touched(
@@ -155,8 +162,8 @@ def _pinned(
 ) -> None:
     for names, of_names in interest.pins.items():
         if not all(map(captured.__contains__, names)):
-            for sources in of_names.values():
-                hit.update(sources)
+            for there in of_names.values():
+                hit.update(_all(there))
             continue
         at = [3 + captured.index(name) for name in names]
         old = tuple([entry[i] for i in at])
@@ -165,12 +172,18 @@ def _pinned(
             new = tuple([entry[i + width] for i in at])
             if new != old:
                 # A row came into the pinned key or left it, whatever columns are read.
-                hit.update(of_names.get(old, ()))
-                hit.update(of_names.get(new, ()))
+                hit.update(_all(of_names.get(old)))
+                hit.update(_all(of_names.get(new)))
                 continue
-        for source in of_names.get(old, ()):
+        for source in _all(of_names.get(old)):
             if columns is None or not columns.isdisjoint(source.reads):
                 hit[source] = None
+
+
+def _all(there: Source | Sources | None) -> Sources:
+    if there is None:
+        return {}
+    return there if isinstance(there, dict) else {there: None}
 
 
 def _split(pins: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from reactivex import Observable, abc
-from reactivex.disposable import Disposable
 
 from reactive_sqlite.broker import Broker, Publication
 from reactive_sqlite.changes import ChangeSet
@@ -52,7 +51,7 @@ class Bundle:
             if all(ready):
                 self._post()
         self._broker.deliveries.first(self._subscription)
-        return Disposable(self._subscription.dispose)
+        return self._subscription
 
     def collect(self, publication: Publication) -> None:
         """Take the tuple of this commit; all its values are already in place."""
@@ -113,7 +112,7 @@ class Listener:
     def start(self) -> abc.DisposableBase:
         """Hear of every commit from now on."""
         self._broker.listen(self)
-        return Disposable(self._subscription.dispose)
+        return self._subscription
 
     def post(self, changes: ChangeSet) -> None:
         self._subscription.post(changes)

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 from reactivex import Observable, abc
-from reactivex.disposable import Disposable
 
 from reactive_sqlite.broker import Broker, Bundle, Publication
 from reactive_sqlite.diff import Diff, Key
@@ -172,7 +171,7 @@ class ObservableQuery(Observable[T]):
                 raise
             subscription.end(error)
         broker.deliveries.first(subscription)
-        return Disposable(subscription.dispose)
+        return subscription
 
     def _subscribe_core(
         self, observer: abc.ObserverBase[T], scheduler: abc.SchedulerBase | None = None
