@@ -49,6 +49,8 @@ class SmithersDB:
     ) -> None:
         read_only = database.conn.read_only
         journal = Journal(database, clock=clock, read_only=read_only)
+        if not read_only:
+            journal.follow_foreign_writes()
         self.path = path
         self.database = database
         self.state = State(journal)

@@ -14,6 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reactive_sqlite.database import Database
+from reactive_sqlite.errors import DatabaseClosed
+from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.tables import Table
+from reactive_sqlite.trail import Trail
 from smithers.clock import Clock, from_text, to_text, utc_now
 from smithers.codec import decode, same_json
 from smithers.errors import ReadOnly, StateTypeError
@@ -37,6 +41,12 @@ _VALUE = "SELECT value FROM state WHERE key = ?"
 _NEXT = f"SELECT {NEXT_COMMIT}"
 _GROUP = 'UPDATE transitions SET "commit" = :commit WHERE seq > :commit AND "commit" <> :commit'
 _STATE = "SELECT key, value FROM state"
+_TRAIL = Trail(
+    ("main", "state"),
+    "key",
+    newest="SELECT max(seq) FROM (SELECT seq FROM sqlite_sequence WHERE name = 'transitions')",
+    entries="SELECT seq, key FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?",
+)
 
 
 class WorkflowDatabase(Database):
@@ -51,8 +61,10 @@ class WorkflowDatabase(Database):
 
     @property
     def commit_number(self) -> int | None:
-        """The number of the commit under way, or None outside `transaction()`."""
-        return self._commit
+        """The number of this thread's commit under way, or None outside `transaction()`."""
+        number = self._commit
+        # Another thread's number must not be taken along into the wait for its end.
+        return number if number is None or self.conn.owned_here() else None
 
     @contextmanager
     def transaction(self) -> Generator[WorkflowDatabase]:
@@ -90,11 +102,26 @@ class Journal:
         self.database = database
         self._clock = clock
         self._read_only = read_only
+        # Kept, since `database.table` asks each time whether the name is that of a view.
+        self._values = Table(database, "state")
+
+    def follow_foreign_writes(self) -> None:
+        """Learn from the transitions which keys other programs have written.
+
+        They hold both keys of a row that was renamed, and every other key that was touched.
+        """
+        self.database.broker.follow_trail(_TRAIL)
 
     def text(self, key: str) -> str | None:
         """Return the JSON text of a key, None when it is absent."""
         row = self.database.conn.execute(_VALUE, (key,)).fetchone()
         return None if row is None else row[0]
+
+    def observe(self, key: str) -> ObservableQuery[str | None]:
+        """Observe the JSON text of a key, None while it is absent; other keys cause no fetch."""
+        if self.database.closed:
+            raise DatabaseClosed("the database is closed")
+        return self._values.observe_column("value", {"key": key})
 
     def record(
         self, key: str, text: str | None, value: Any, trigger: str | None = None

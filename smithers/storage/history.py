@@ -140,8 +140,7 @@ class StateHistory:
         """Tell the newest `seq` outside the transaction under way on this thread."""
         last: int = self._database.conn.execute(_LAST).fetchone()[0]
         commit = self._database.commit_number
-        inside = commit is not None and self._database.conn.owned_here()
-        return min(last, commit - 1) if commit is not None and inside else last
+        return last if commit is None else min(last, commit - 1)
 
     def _pages(self, key: str | None) -> Callable[[int, int], list[Transition]]:
         sql = _OLDEST.format(key="" if key is None else _OF_KEY)

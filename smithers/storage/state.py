@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 from reactive_sqlite.observation import ObservableQuery
-from reactive_sqlite.signals.owner import get_owner, on_cleanup
+from smithers.accessor import Accessor
 from smithers.clock import from_text
 from smithers.codec import check_key, check_trigger, decode, encoded
 from smithers.journal import Change, Journal
@@ -194,10 +193,9 @@ class StateStore:
         """
         check_key(key)
 
-        def value(rows: list[dict[str, Any]]) -> Any:
-            return decode(rows[0]["value"], name=_name(key)) if rows else default
-
-        return self._database.table("state").observe({"key": key}, select="value").decoded(value)
+        return self._journal.observe(key).decoded(
+            lambda text: default if text is None else decode(text, name=_name(key))
+        )
 
     def observe_all(self) -> ObservableQuery[dict[str, Any]]:
         """Observe the whole state as a dict, sorted by key.
@@ -222,12 +220,7 @@ class StateStore:
         >>> phase()
         'done'
         """
-        get = self.observe(key, default)
-        # A twin is subscribed, not `get` itself, which the subscription would keep alive.
-        subscription = self.observe(key, default).subscribe(_ignored)
-        weakref.finalize(get, subscription.dispose)
-        if get_owner() is not None:
-            on_cleanup(subscription.dispose)
+        get = Accessor(self.observe(key, default))
 
         def set_state(value: Any, trigger: str | None = None) -> Transition:
             if callable(value):
@@ -260,7 +253,3 @@ def _entry(row: tuple[str, str, str]) -> StateEntry:
 
 def _whole(rows: Any) -> dict[str, Any]:
     return {key: decode(value, name=_name(key)) for key, value in rows}
-
-
-def _ignored(_: object) -> None:
-    """Take a value that only has to be kept current."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 from reactivex import operators as ops
 
 from smithers import SmithersDB, Transition, TransitionNotFound
+from smithers.clock import utc_now
 from tests.recorder import Recorder
 
 
@@ -287,3 +289,26 @@ def test_a_transition_written_in_a_callback_is_told_after_it(
     db.state.transitions().subscribe(on_next)
     db.state.set("a", 1)
     assert [t.value for t in recorder.values] == [1, 2, 3]
+
+
+def test_a_write_that_waits_for_another_threads_transaction_is_a_commit_of_its_own(
+    db: SmithersDB,
+) -> None:
+    waits = threading.Event()
+
+    def clock() -> datetime:
+        if threading.current_thread() is not threading.main_thread():
+            waits.set()
+        return utc_now()
+
+    shared = SmithersDB(db.database, clock=clock)
+    other = threading.Thread(target=shared.state.set, args=("other", 1))
+    with db.transaction():
+        db.state.set("mine", 1)
+        other.start()
+        assert waits.wait(5)
+        # Long enough for the thread to come from its clock to the lock.
+        for number in range(50):
+            db.state.set("mine", number)
+    other.join(5)
+    assert [t.commit for t in db.state.history(since="t50")] == [1, 52]

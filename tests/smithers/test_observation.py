@@ -6,12 +6,14 @@ import gc
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reactive_sqlite import create_effect, create_memo, create_root
-from smithers import SmithersDB
+from smithers import SmithersDB, create_smithers_db
 from smithers.storage.state import SetState
 from tests.recorder import Recorder
 
@@ -198,3 +200,45 @@ def test_a_loop_over_a_pair_ends_when_another_process_says_so(
     writer.start()
     assert phase.wait(lambda now: now == "done", timeout=20) == "done"
     writer.join()
+
+
+def test_reading_a_pair_asks_the_database_nothing(db: SmithersDB) -> None:
+    phase, set_phase = db.state.signal("phase", "start")
+    before = db.database.broker.fetches
+    statements: list[str] = []
+    db.database.conn.set_trace_callback(statements.append)
+    assert [phase() for _ in range(3)] == ["start"] * 3
+    assert phase.peek() == "start"
+    assert (db.database.broker.fetches, statements) == (before, [])
+    set_phase("done")
+    assert phase() == "done"
+
+
+def test_a_foreign_write_re_runs_one_of_a_thousand_queries(
+    path: Path, recorder: Recorder[Any]
+) -> None:
+    # Unwatched: the test says when to look.
+    with (
+        create_smithers_db(path, watch=False) as db,
+        closing(sqlite3.connect(path / "db.sqlite", isolation_level=None)) as foreign,
+    ):
+        for number in range(1_000):
+            db.state.observe(f"key {number}").subscribe(recorder)
+        recorder.take()
+
+        def fetched() -> int:
+            before = db.database.broker.fetches
+            assert db.database.broker.check()
+            return db.database.broker.fetches - before
+
+        foreign.execute("INSERT INTO state (key, value) VALUES ('key 7', '1')")
+        assert (fetched(), recorder.take()) == (1, [1])
+        foreign.execute("UPDATE state SET key = 'key 8'")
+        assert (fetched(), {*recorder.take()}) == (2, {None, 1}), "the old key, and the new one"
+        db.state.set("key 9", 1)
+        foreign.execute("REPLACE INTO state (key, value) VALUES ('key 9', '2')")
+        assert (fetched(), recorder.take()) == (1, [1, 2])
+        foreign.execute("DELETE FROM state WHERE key = 'key 8'")
+        assert (fetched(), recorder.take()) == (1, [None])
+        foreign.execute("INSERT INTO state (key, value) VALUES ('unobserved', '1')")
+        assert (fetched(), recorder.take()) == (0, [])
