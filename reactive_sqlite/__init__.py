@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .changes import ChangeSet, RowChange
     from .database import Database
     from .dialect import sqlite3
+    from .diff import Diff
     from .errors import CycleError, DatabaseClosed, DatabaseReplaced, NotReady, ReactiveError
     from .observation import ObservableQuery
     from .region import Region
@@ -43,6 +44,7 @@ __all__ = [
     "Database",
     "DatabaseClosed",
     "DatabaseReplaced",
+    "Diff",
     "Effect",
     "NotReady",
     "ObservableQuery",
@@ -75,6 +77,7 @@ _ROOMS = {
     "Database": "database",
     "DatabaseClosed": "errors",
     "DatabaseReplaced": "errors",
+    "Diff": "diff",
     "NotReady": "errors",
     "ObservableQuery": "observation",
     "ReactiveError": "errors",

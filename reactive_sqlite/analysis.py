@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from reactive_sqlite.catalog import Catalog, Table
 from reactive_sqlite.connection import Connection
+from reactive_sqlite.dialect import noted
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.pins import Literal, Parameter, Shape, prove
 from reactive_sqlite.region import Region, TableName
@@ -20,8 +21,6 @@ from reactive_sqlite.statement import (
     first_keyword,
     read_actions,
 )
-
-E = TypeVar("E", bound=Exception)
 
 _QUERY_WORDS = frozenset({"SELECT", "VALUES", "WITH"})
 # Forbidden while anything else is compiled, since some statements (PRAGMA, ATTACH) act as they are.
@@ -111,14 +110,6 @@ def compile_query(
         if compiled.error is not None and not compiled.actions and keyword != "EXPLAIN":
             raise noted(compiled.error, sql)
     raise ValueError(f"only queries can be observed, and this is none: {sql.strip()}")
-
-
-def noted(error: E, sql: str) -> E:
-    """Add the SQL to SQLite's own error; parameter values stay out of logs."""
-    note = f"in the query: {sql}"
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
-    return error
 
 
 def proven_pins(table: Table, candidates: Sequence[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:

@@ -9,16 +9,16 @@ from sys import intern
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from reactive_sqlite.analysis import Analysis, noted, proven_pins
+from reactive_sqlite.analysis import Analysis, proven_pins
 from reactive_sqlite.capture import Capture
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Deliveries, Home, Parcel
-from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.dialect import noted, sqlite3
 from reactive_sqlite.equality import same_rows
-from reactive_sqlite.errors import DatabaseClosed, NotReady
+from reactive_sqlite.errors import NotReady
 from reactive_sqlite.interest import Interests, Sources
-from reactive_sqlite.listeners import ELSEWHERE, Listener, Listeners
+from reactive_sqlite.listeners import ELSEWHERE, REDEFINED, Listener, Listeners
 from reactive_sqlite.region import Region, TableName
 from reactive_sqlite.signals.external import External, publish
 from reactive_sqlite.source import Fetched, Parameters, Source, source_key
@@ -250,12 +250,13 @@ class Broker:
             self._renew(hit)
         self.deliveries.run()
 
-    def shut(self, error: BaseException | None) -> None:
+    def shut(self, error: Exception | None) -> None:
         """Complete everything that is observed, or end it with the error, and close the file."""
-        reason = error or DatabaseClosed("the database is closed")
         with self.connection.exclusive():
             if self.connection.closed:
                 return
+            self.connection.ended_by = error
+            reason = self.connection.closed_error()
             views = dict.fromkeys(view for source in self.live for view in source.audience())
             views.update(self._later)
             for view in views:
@@ -278,6 +279,8 @@ class Broker:
             capture.clear()
             return
         schema, due, changes = capture.schema, capture.due, self.listeners.committed()
+        if capture.redefined and self.listeners:
+            changes = REDEFINED
         hit: Sources = {}
         if schema:
             hit.update(self.live)
@@ -532,7 +535,7 @@ class Broker:
         """Hold the connection's lock for a `with` block, on an open database."""
         with self.connection.exclusive():
             if self.connection.closed:
-                raise DatabaseClosed("the database is closed")
+                raise self.connection.closed_error()
             yield
 
 

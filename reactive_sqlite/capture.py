@@ -91,7 +91,8 @@ class Capture:
     ) -> None:
         self.entries: list[Entry] = []
         self.dirty: set[TableName] = set()
-        self.schema = False
+        self.schema = False  # the schema is another one, whoever changed it
+        self.redefined = False  # it was the open transaction
         self.wrote_any = False
         self.tables: dict[TableName, TableCapture] = {}
         self.numbers: dict[int, TableCapture] = {}
@@ -136,7 +137,7 @@ class Capture:
         self.dirty.add(table)
 
     def schema_changed(self) -> None:
-        self.schema = True
+        self.schema = self.redefined = True
         self._restore()
 
     def savepoint(self, action: str, name: str, mark: int) -> None:
@@ -199,7 +200,7 @@ class Capture:
 
     def clear(self) -> None:
         """Begin an empty transaction."""
-        self.schema = self.wrote_any = self.due = False
+        self.schema = self.redefined = self.wrote_any = self.due = False
         self._remade = self._remade and self._connection.busy
         self.entries.clear()
         if self.dirty or self._overflowed or self._savepoints:

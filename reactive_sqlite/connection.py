@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 
 from reactive_sqlite.blob import Blob
 from reactive_sqlite.cursor import Cursor
-from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.dialect import noted, sqlite3
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.region import TableName
 from reactive_sqlite.statement import Statement, first_keyword, read_actions
@@ -114,6 +114,7 @@ class Connection(sqlite3.Connection):
         self._owner_thread: threading.Thread | None = None
         self.ledger: Ledger | None = None
         self.closed = False
+        self.ended_by: Exception | None = None  # what closed it, if it was not its user
         self.read_only = False
         self.immutable = False  # a file that nobody can write to
         self.memory = False  # no file at all
@@ -432,7 +433,9 @@ class Connection(sqlite3.Connection):
                     raise
                 self._actions = []
                 cursor.run_now(sql, parameters, many=many)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, sqlite3.Error):
+                noted(error, sql)
             self._depth -= 1
             self._actions = outer
             if self.total_changes == changes:
@@ -553,9 +556,15 @@ class Connection(sqlite3.Connection):
             self._owner, self._owner_thread = 0, None
             self._ended.notify_all()
 
+    def closed_error(self) -> Exception:
+        """Why every call fails now: it was closed, or its file is another one."""
+        if self.ended_by is None:
+            return DatabaseClosed("the database is closed")
+        return type(self.ended_by)(*self.ended_by.args)
+
     def _check_open(self) -> None:
         if self.closed:
-            raise DatabaseClosed("the database is closed")
+            raise self.closed_error()
 
     def _authorize(self, *action: Any) -> int:
         self._actions.append(action)

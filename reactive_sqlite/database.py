@@ -13,13 +13,12 @@ from typing import Any, cast
 import sqlite_utils
 from reactivex import Observable
 
-from reactive_sqlite.analysis import noted
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.changes import ChangeSet
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Home, default_report
-from reactive_sqlite.dialect import MINIMUM_SQLITE, sqlite3
-from reactive_sqlite.errors import DatabaseClosed, DatabaseReplaced
+from reactive_sqlite.dialect import MINIMUM_SQLITE, noted, sqlite3
+from reactive_sqlite.errors import DatabaseReplaced
 from reactive_sqlite.many import changes, observe_many
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.opening import connect
@@ -81,10 +80,8 @@ class Database(sqlite_utils.Database):
             )
         self._report = on_observer_error or default_report
         self._watcher: Watcher | None = None
-        in_memory = memory or path is None or str(path) == ":memory:"
-        if in_memory and path is None and not memory:
-            raise ValueError("give a path, or memory=True for a database without a file")
-        self.path = None if in_memory else Path(os.fspath(str(path)))
+        self.path = _file_of(path, memory=memory)
+        in_memory = self.path is None
         connection = connect(
             self.path, read_only=read_only, busy_timeout=busy_timeout, synchronous=synchronous
         )
@@ -265,7 +262,20 @@ class Database(sqlite_utils.Database):
 
     def _check_open(self) -> None:
         if self.conn.closed:
-            raise DatabaseClosed("the database is closed")
+            raise self.conn.closed_error()
+
+
+def _file_of(path: str | os.PathLike[str] | None, *, memory: bool) -> Path | None:
+    if path is None or path == ":memory:":
+        if path is None and not memory:
+            raise ValueError("give a path, or memory=True for a database without a file")
+        return None
+    if memory:
+        raise ValueError(f"memory=True is for a database without a file, not for {path!r}")
+    try:
+        return Path(path)
+    except TypeError:
+        raise TypeError(f"the path of a database is a str or a Path, not {path!r}") from None
 
 
 def _watching(broker: Broker, path: str, report: ErrorHandler) -> Watcher:

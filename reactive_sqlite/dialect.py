@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import sqlite3
@@ -11,7 +11,9 @@ else:
     # Whatever sqlite-utils works with; the two must be the same.
     sqlite3 = import_module("sqlite_utils.utils").sqlite3
 
-__all__ = ["MINIMUM_SQLITE", "quote", "sqlite3"]
+__all__ = ["MINIMUM_SQLITE", "noted", "quote", "sqlite3"]
+
+E = TypeVar("E", bound=Exception)
 
 # PRAGMA table_list, by which shadow and virtual tables are told apart.
 MINIMUM_SQLITE = (3, 37, 0)
@@ -20,3 +22,11 @@ MINIMUM_SQLITE = (3, 37, 0)
 def quote(identifier: str) -> str:
     """Return the identifier in double quotes, as SQL wants it."""
     return '"' + identifier.replace('"', '""') + '"'
+
+
+def noted(error: E, sql: str) -> E:
+    """Add the SQL to SQLite's own error, once; parameter values stay out of logs."""
+    note = f"in the SQL: {sql}"
+    if not any(known.startswith("in the SQL: ") for known in getattr(error, "__notes__", ())):
+        error.add_note(note)
+    return error

@@ -13,6 +13,7 @@ from reactive_sqlite.region import spelled
 
 _OPERATIONS: dict[int, Operation] = {INSERTED: "insert", UPDATED: "update", DELETED: "delete"}
 ELSEWHERE = ChangeSet(None, None, external=True)
+REDEFINED = ChangeSet(None, None)  # a table was dropped, made or altered, with what it held
 
 
 class Listener(Protocol):

@@ -284,3 +284,14 @@ def test_closing_completes_it(db: Database) -> None:
     db.changes().subscribe(some.on_next, some.on_error, some.on_completed)
     db.close()
     assert (some.completed, some.errors) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["DROP TABLE t", "CREATE TABLE fresh (a)", "ALTER TABLE t ADD COLUMN extra", "DROP TABLE bare"],
+)
+def test_a_commit_that_changes_the_schema_is_told_as_unknown(db: Database, definition: str) -> None:
+    seen = Recorder[ChangeSet]()
+    db.changes("t").subscribe(seen)
+    db.execute(definition)
+    assert seen.values == [ChangeSet(None, None)]

@@ -11,13 +11,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from reactive_sqlite import (
     Database,
     DatabaseClosed,
+    DatabaseReplaced,
     ReactiveError,
     create_effect,
     create_memo,
@@ -422,3 +423,29 @@ def test_two_databases_of_one_file_see_each_other(db: Database, recorder: Record
         db.execute("INSERT INTO t VALUES (2)")
         other.broker.check()
     assert recorder.values == [1, 2]
+
+
+def test_what_is_no_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    with (
+        contextlib.closing(sqlite3.connect(":memory:")) as connection,
+        pytest.raises(TypeError, match="a str or a Path"),
+    ):
+        Database(cast(Any, connection))
+    with pytest.raises(ValueError, match="without a file"):
+        Database("lost.db", memory=True)
+    assert not list(empty.iterdir()), "no file was made"
+
+
+def test_after_its_file_was_replaced_every_call_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "gone.db"
+    with Database(path) as db:
+        count = db.observe_value("SELECT 1")
+        path.unlink()
+        with pytest.raises(DatabaseReplaced):
+            count.wait(lambda value: value == 2, timeout=10)
+        for call in (lambda: db.execute("SELECT 1"), lambda: db.observe("SELECT 1"), count):
+            with pytest.raises(DatabaseReplaced):
+                call()

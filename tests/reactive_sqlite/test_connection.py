@@ -599,3 +599,15 @@ def test_switching_recursive_triggers_off_loses_no_eviction(
     db.execute("PRAGMA recursive_triggers = OFF")
     db.execute("REPLACE INTO t VALUES (9, 'x', 'a')")
     assert recorder.last == [], "the row of that key was evicted"
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELEKT 1", "INSERT INTO absent VALUES (?)", "SELECT 1 FROM t WHERE ?"]
+)
+def test_errors_of_sqlite_carry_the_sql_as_a_note(db: Database, sql: str) -> None:
+    with pytest.raises(sqlite3.Error) as caught:
+        db.execute(sql, [] if sql.startswith("SELECT 1") else ["secret"])
+    assert caught.value.__notes__ == [f"in the SQL: {sql}"]
+    with pytest.raises(sqlite3.Error) as caught:
+        db.executescript(f"SELECT 1; {sql};")
+    assert sql in caught.value.__notes__[0]
