@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from smithers.errors import ReadOnly
 from smithers.journal import WorkflowDatabase
@@ -14,7 +14,28 @@ from smithers.schema import TABLES
 
 # Whether it is worth asking: it may also stand inside a string.
 _NUMBERED = re.compile(r"\$|\?[0-9]")
+# What holds rows of somebody's own: no views, no tables that belong to SQLite, to a virtual table
+# (its shadows), to the migrations or to the inner workings of this package.
+_OTHER_TABLES = r"""
+    SELECT name FROM pragma_table_list
+    WHERE schema = 'main' AND type IN ('table', 'virtual')
+    AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND name NOT LIKE '\_smithers\_%' ESCAPE '\'
+    AND name <> '_sqlite_migrations'
+    ORDER BY name
+"""
 Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+class WriteRefused(ValueError):
+    """A statement that writes was given where only reading was asked for.
+
+    Attributes:
+        sql: the statement, which was not run.
+    """
+
+    def __init__(self, sql: str) -> None:
+        super().__init__(f"this statement writes: pass write=True to allow it: {sql!r}")
+        self.sql = sql
 
 
 class Reports:
@@ -31,7 +52,7 @@ class Reports:
         bound = self._bound(sql, params)
         if not (_explains(sql) or self._database.reads_only(sql, bound)):
             if not write:
-                raise ValueError(f"this statement writes: pass write=True to allow it: {sql!r}")
+                raise WriteRefused(sql)
             if self._read_only:
                 raise ReadOnly("write by a query")
         cursor = self._database.conn.execute(sql, bound)
@@ -43,10 +64,11 @@ class Reports:
         return self._database.observe(sql, self._bound(sql, params))
 
     def stats(self) -> dict[str, int]:
-        """Count the rows of every table of ours."""
+        """Count the rows of every table of the file: ours first, then the user's own by name."""
+        own = [name for (name,) in self._database.conn.execute(_OTHER_TABLES).fetchall()]
         return {
-            table: self._database.conn.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in TABLES
+            table: self._database.conn.execute(f"SELECT count(*) FROM {quote(table)}").fetchone()[0]
+            for table in dict.fromkeys((*TABLES, *own))
         }
 
     def _bound(self, sql: str, params: Parameters) -> Parameters:

@@ -132,3 +132,19 @@ def test_stats_count_the_rows_of_every_table(db: SmithersDB) -> None:
     db.state.set("a", 1)
     db.state.set("a", 2)
     assert db.stats() == {"state": 1, "transitions": 2}
+
+
+def test_stats_count_the_tables_of_the_user_after_ours(db: SmithersDB) -> None:
+    db.database["a table"].insert_all([{"n": 1}, {"n": 2}])
+    db.database["Notes"].insert({"text": "one"})
+    db.database["Notes"].enable_fts(["text"])
+    db.database.create_view("seen", "SELECT 1")
+    db.database.execute("CREATE TEMP TABLE passing (a)")
+    db.state.set("a", 1)
+    assert list(db.stats().items()) == [
+        ("state", 1),
+        ("transitions", 1),
+        ("Notes", 1),
+        ("Notes_fts", 1),
+        ("a table", 2),
+    ], "no views, no TEMP tables, no shadows, nothing of SQLite's or the migrations'"
