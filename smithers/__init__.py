@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         TransitionNotFound,
     )
     from smithers.records import StateEntry, Transition
+    from smithers.storage.keys import StateKey
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "SmithersDB",
     "SmithersError",
     "StateEntry",
+    "StateKey",
     "StateTypeError",
     "Transition",
     "TransitionNotFound",
@@ -53,6 +55,7 @@ _HOMES = {
     **dict.fromkeys(_ERRORS, "smithers.errors"),
     "SmithersDB": "smithers.db",
     "StateEntry": "smithers.records",
+    "StateKey": "smithers.storage.keys",
     "Transition": "smithers.records",
     "create_smithers_db": "smithers.db",
 }

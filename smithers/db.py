@@ -17,6 +17,7 @@ from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
 from smithers.journal import Journal, WorkflowDatabase
 from smithers.schema import SCHEMA_VERSION, migrate, version
 from smithers.storage.history import StateHistory
+from smithers.storage.keys import StateKeys
 from smithers.storage.reports import Parameters, Reports
 from smithers.storage.state import StateStore
 
@@ -30,8 +31,8 @@ _FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _creating = threading.Lock()
 
 
-class State(StateStore, StateHistory):
-    """`db.state`: values, their history, and observation of both."""
+class State(StateStore, StateHistory, StateKeys):
+    """`db.state`: values, their history, observation of both, and typed keys."""
 
 
 class SmithersDB:

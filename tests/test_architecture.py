@@ -72,6 +72,7 @@ ROWS = {
     "smithers.context": 8,
     "smithers.ownership": 8,
     "smithers.journal": 8,
+    "smithers.shapes": 8,  # what the values of a type look like in JSON
     "smithers.accessor": 8,  # the reading half of a signal pair
     "smithers.storage": 9,
     "smithers.db": 10,
