@@ -18,9 +18,9 @@ from reactive_sqlite.statement import (
     QUERY,
     UPDATE,
     Statement,
-    first_keyword,
     read_actions,
 )
+from reactive_sqlite.tokens import first_keyword
 
 _QUERY_WORDS = frozenset({"SELECT", "VALUES", "WITH"})
 # Forbidden while anything else is compiled, since some statements (PRAGMA, ATTACH) act as they are.

@@ -20,7 +20,8 @@ from reactive_sqlite.cursor import Cursor
 from reactive_sqlite.dialect import noted, sqlite3
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.region import TableName
-from reactive_sqlite.statement import Statement, first_keyword, read_actions
+from reactive_sqlite.statement import Statement, read_actions
+from reactive_sqlite.tokens import first_keyword
 
 # More texts than Python's own statement cache keeps prepared, so that a cached statement, for
 # which the authorizer stays silent, is nearly always known here.

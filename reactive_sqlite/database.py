@@ -24,8 +24,9 @@ from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.opening import connect
 from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
 from reactive_sqlite.source import frozen_parameters
-from reactive_sqlite.statement import PRAGMA, first_keyword, read_actions
+from reactive_sqlite.statement import PRAGMA, read_actions
 from reactive_sqlite.tables import Table, View
+from reactive_sqlite.tokens import first_keyword
 from reactive_sqlite.watcher import Watcher
 
 ErrorHandler = Callable[[BaseException], None]

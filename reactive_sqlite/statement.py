@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from reactive_sqlite.region import TableName
-from reactive_sqlite.tokens import TOKEN
 
 # Action codes of sqlite3_set_authorizer; Python's module does not export all of them.
 DELETE, INSERT, PRAGMA, READ, SELECT, TRANSACTION, UPDATE = 9, 18, 19, 20, 21, 22, 23
@@ -100,16 +99,6 @@ def read_actions(actions: Iterable[tuple[Any, ...]]) -> Statement:
         frozenset(reads), frozenset(writes), schema, alters, savepoint, transaction,
         tuple(pragmas), selects, tuple(foreign),
     )  # fmt: skip
-
-
-def first_keyword(sql: str) -> str:
-    """Return the statement's first word in capitals, "" when it has none."""
-    at = 1 if sql.startswith("\ufeff") else 0
-    while (token := TOKEN.match(sql, at)) is not None:
-        if token.lastgroup != "space" and token.group() != ";":
-            return token.group().upper()
-        at = token.end()
-    return sql[at:]
 
 
 def _reports(name: str, argument: str | None) -> bool:

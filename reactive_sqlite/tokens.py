@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
-# A word holds any character beyond ASCII, as in SQLite: also those that other parsers call spaces.
-TOKEN = re.compile(
-    r"""
-      (?P<space>[ \t\n\f\r]+ | --[^\n]* | /\*(?:.*?\*/|.*))
-    | (?P<blob>[xX]'[^']*')
-    | (?P<string>'(?:[^']|'')*')
-    | (?P<name>"(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\])
-    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
-    | (?P<variable>\?[0-9]* | [:@$][A-Za-z0-9_$\x80-\U0010ffff]+)
-    | (?P<word>[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*)
-    | (?P<operator>->>|->|\|\||<=|<>|<<|>=|>>|==|!=|[(),.;+\-*/%=<>&|~])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+# Before a statement's first word: white space, comments, empty statements.
+_LEADING = re.compile(r"(?:[ \t\n\f\r;\ufeff]+|--[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_]*")
+
+
 # SQLite reads these on as part of the number, the parameter or the blob, or as an error.
 GLUED = re.compile(r"[A-Za-z0-9_$\x80-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: its kind (a group of `TOKEN`), and its text without quotes and escapes."""
+    """One token: its kind (a group of the pattern), and its text without quotes and escapes."""
 
     kind: str
     text: str
@@ -43,10 +35,11 @@ class Token:
 
 def tokenize(sql: str) -> list[Token] | None:
     """Return the tokens of `sql` without comments and closing semicolons, or None when in doubt."""
+    token = _token()
     tokens: list[Token] = []
     position = 0
     while position < len(sql):
-        match = TOKEN.match(sql, position)
+        match = token.match(sql, position)
         if match is None:
             return None
         kind, text, position = str(match.lastgroup), match.group(), match.end()
@@ -62,3 +55,30 @@ def tokenize(sql: str) -> list[Token] | None:
     while tokens and tokens[-1].keyword() == ";":
         tokens.pop()
     return tokens
+
+
+def first_keyword(sql: str) -> str:
+    """Return the statement's first word in capitals, "" when it has none."""
+    start = _LEADING.match(sql)
+    word = _WORD.match(sql, start.end() if start is not None else 0)
+    return word.group().upper() if word is not None else ""
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """The pattern of one token; compiled when first needed, which takes its time."""
+    # A word holds any character beyond ASCII, as in SQLite: also those that other parsers call
+    # spaces.
+    return re.compile(
+        r"""
+          (?P<space>[ \t\n\f\r]+ | --[^\n]* | /\*(?:.*?\*/|.*))
+        | (?P<blob>[xX]'[^']*')
+        | (?P<string>'(?:[^']|'')*')
+        | (?P<name>"(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\])
+        | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+        | (?P<variable>\?[0-9]* | [:@$][A-Za-z0-9_$\x80-\U0010ffff]+)
+        | (?P<word>[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*)
+        | (?P<operator>->>|->|\|\||<=|<>|<<|>=|>>|==|!=|[(),.;+\-*/%=<>&|~])
+        """,
+        re.VERBOSE | re.DOTALL,
+    )

@@ -41,7 +41,7 @@ _acquire, _release = STATE.lock.acquire, STATE.lock.release
 
 
 class Memo(Owner, Node, Generic[T]):
-    """A computed value; it is its own accessor."""
+    """A computed value; `create_memo` makes the accessor, which is a function."""
 
     __slots__ = (
         "__weakref__",
@@ -93,36 +93,15 @@ class Memo(Owner, Node, Generic[T]):
         self.running = self.checking = self.stamp = 0
         self.seen = -1
 
-    def __call__(self) -> T:
-        state = STATE
-        if (
-            (self.stale or not self.live or state.pending)
-            and (self.seen != state.clock or self.volatile)
-            and self.fn is not None
-        ):
-            try:
-                self._refresh()
-            except CycleError:
-                record(self)  # or its reader would keep the error for ever
-                raise
-        recorder = state.recorder
-        if recorder is not None and get_ident() == state.home:
-            recorder(self)
-        elif state.others:
-            record_elsewhere(self)
-        if self.error is not None:
-            self._raise()
-        return self.value
-
     def peek(self) -> T:
         if (
             (self.stale or not self.live or STATE.pending)
             and (self.seen != STATE.clock or self.volatile)
             and self.fn is not None
         ):
-            self._refresh()
+            self.refresh()
         if self.error is not None:
-            self._raise()
+            self.throw()
         return self.value
 
     def has_ended(self) -> bool:
@@ -293,7 +272,7 @@ class Memo(Owner, Node, Generic[T]):
         if not state.pending:
             self.earlier = None
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Settle what this memo depends on, and itself."""
         state = STATE
         _acquire()
@@ -335,7 +314,8 @@ class Memo(Owner, Node, Generic[T]):
             finally:
                 _acquire()
 
-    def _raise(self) -> None:
+    def throw(self) -> None:
+        """Raise the error that the last run ended with."""
         error = self.error
         if error is not None:
             raise error[0].with_traceback(error[1])
@@ -375,7 +355,38 @@ def create_memo(
             f"create_memo: {getattr(fn, '__qualname__', fn)!s} is async, and a memo has its value "
             "at once; use create_resource"
         )
-    return Memo(fn, initial, equals, name)
+    memo = Memo(fn, initial, equals, name)
+    state = STATE
+
+    # A function, and not the memo with a `__call__`: reading a memo for the first time calls down
+    # a chain of them, and CPython 3.12 gives calls of instances a small stack of its own that no
+    # recursion limit extends. It is also faster to call.
+    def get() -> T:
+        if (
+            (memo.stale or not memo.live or state.pending)
+            and (memo.seen != state.clock or memo.volatile)
+            and memo.fn is not None
+        ):
+            try:
+                memo.refresh()
+            except CycleError:
+                record(memo)  # or its reader would keep the error for ever
+                raise
+        recorder = state.recorder
+        if recorder is not None and get_ident() == state.home:
+            recorder(memo)
+        elif state.others:
+            record_elsewhere(memo)
+        if memo.error is not None:
+            memo.throw()
+        return memo.value
+
+    if name is not None:
+        get.__qualname__ = name
+    attributes: Any = get
+    attributes.peek = memo.peek
+    accessor: Accessor[T] = attributes
+    return accessor
 
 
 def is_async(fn: Any) -> bool:
