@@ -30,7 +30,7 @@ _NOT_QUERY = frozenset(range(1, 34)) - QUERY - {DELETE, INSERT, UPDATE}
 class Analysis:
     """What the compiler said of one query text, for one state of the schema."""
 
-    __slots__ = ("everything", "shape", "tables")
+    __slots__ = ("columns", "everything", "shape", "tables")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Analysis:
         free: bool = True,
     ) -> None:
         statement, program = compile_query(connection, sql, parameters)
+        self.columns: tuple[str, ...] | None = None  # names of the result's, once it was fetched
         self.everything = False
         self.tables: dict[TableName, frozenset[str]] = {}
         self.shape: Shape | None = None

@@ -150,7 +150,7 @@ class Broker:
                 if source.fetched is None or source.seen != self._now():
                     raise NotReady("the query has no committed value yet inside this transaction")
                 return source.fetched
-            source.columns = None  # nobody has told of a schema change
+            self._notice_schema()
             fetched = self._fetch(source)
             source.fetched = fetched if fetched.error is None else None
             source.seen = self._now()
@@ -394,13 +394,16 @@ class Broker:
 
     def _fetch(self, source: Source) -> Fetched:
         self.fetches += 1
+        analysis = self._analyses.get((source.sql, source.given_pins is None))
+        known = analysis.columns if analysis is not None else None
         try:
-            rows, columns = self.connection.fetch(source.sql, source.parameters, source.columns)
+            rows, columns = self.connection.fetch(source.sql, source.parameters, known)
         except sqlite3.Error as error:
             if source.missing_is_empty and _no_table(error):
                 return Fetched([], ())
             return Fetched([], (), noted(error, source.sql))
-        source.columns = columns
+        if analysis is not None:
+            analysis.columns = columns
         return Fetched(rows, columns)
 
     # -- what is followed ------------------------------------------------------------------------
@@ -409,7 +412,6 @@ class Broker:
         if self.capture.schema:
             self._schema_moved()
         while True:
-            source.columns = None
             source.region = self._region(source)
             self._watch(source.region)
             fetched = self._fetch(source)
@@ -429,7 +431,7 @@ class Broker:
         del self.live[source]
         if source.region is not None:
             self._interests.remove(source, source.region)
-        source.region = source.fetched = source.seen = source.columns = None
+        source.region = source.fetched = source.seen = None
         self._overdue.pop(source, None)
 
     def _sweep(self) -> None:
@@ -474,7 +476,6 @@ class Broker:
         self._analyses.clear()
         self.capture.reinstall()
         for source in list(self.live):
-            source.columns = None
             if source.region is not None:
                 self._interests.remove(source, source.region)
             try:

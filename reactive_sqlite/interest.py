@@ -83,7 +83,10 @@ class Interests:
         if region.everything:
             self.everything[source] = None
             return
-        source.reads = frozenset().union(*region.tables.values())
+        if len(region.tables) == 1:
+            (source.reads,) = region.tables.values()
+        else:
+            source.reads = frozenset().union(*region.tables.values())
         for table, columns in region.tables.items():
             self.tables.setdefault(table, TableInterest()).add(source, columns, region.pins)
 

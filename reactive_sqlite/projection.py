@@ -58,6 +58,8 @@ class FirstValue:
 class Decoded:
     """Another projection's value, passed through a function."""
 
+    __slots__ = ("_decode", "_inner")
+
     def __init__(self, inner: Projection, decode: Callable[[Any], Any]) -> None:
         self._inner = inner
         self._decode = decode

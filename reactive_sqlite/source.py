@@ -49,7 +49,7 @@ class Source:
     """A query that equal requests share: fetched once per commit, whoever asks."""
 
     __slots__ = (
-        *("__weakref__", "columns", "dependents", "fetched", "given_pins", "live"),
+        *("__weakref__", "dependents", "fetched", "given_pins", "live"),
         *("missing_is_empty", "parameters", "reads", "region", "seen", "sql", "tracked"),
     )
 
@@ -71,7 +71,6 @@ class Source:
         self.live = False
         self.dependents: dict[Any, None] = {}
         self.tracked: WeakSet[Any] | None = None
-        self.columns: tuple[str, ...] | None = None
         self.reads: frozenset[str] = frozenset()
 
     def audience(self) -> Iterable[Any]:

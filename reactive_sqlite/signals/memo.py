@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import maxsize
 from threading import get_ident
 from types import FunctionType
 from typing import Any, Generic, TypeVar, overload
@@ -166,6 +167,8 @@ class Memo(Owner, Node, Generic[T]):
                 failure = one_error(errors, "cleanups failed")
         except Exception as error:
             failure = error
+            if isinstance(error, RecursionError):
+                raw += (*self.sources, STACK)
         except Ring:
             self.dirty = self.stale = True
             if state.rings[me][0] is not self:
@@ -250,6 +253,8 @@ class Memo(Owner, Node, Generic[T]):
                 name_cycle(self, failure, me)
             self._remember(self.value if self.error is None else MISSING, MISSING, start)
             self.error = failure, failure.__traceback__
+            if isinstance(failure, RecursionError):
+                self.volatile = not self.live
         else:
             self._remember(MISSING, value, start)
             self.value = value
@@ -324,6 +329,30 @@ class Memo(Owner, Node, Generic[T]):
         return f"<memo {self.title()}>"
 
 
+class Stack(Node):
+    """What a memo has read whose run the stack was too short for: always newer than any memo.
+
+    The error tells about the reader, not about what the memo read: the next one tries again.
+    """
+
+    is_memo = False
+    stamp = maxsize
+    same = None
+    volatile = False
+    on_watch = None
+
+    @property
+    def by(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return get_ident()
+
+    @property
+    def subs(self) -> dict[Node, None]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return {}  # it changes without notice, and keeps nobody alive
+
+
+STACK = Stack()
+
+
 @overload
 def create_memo(
     fn: Callable[[], T], *, equals: Equals[T] = None, name: str | None = None
@@ -342,8 +371,9 @@ def create_memo(
     """Create a value computed from others: lazily, once per change, never from a mix of states.
 
     `fn` is called without arguments, or with the previous value when `initial` is given. An error
-    in it is kept and raised to every reader until something it read changes. Nobody reading it, it
-    holds no subscription and costs nothing. `equals` is that of `create_signal`.
+    in it is kept and raised to every reader until something it read changes; but a RecursionError
+    not, since the next reader may have more stack. Nobody reading it, it holds no subscription and
+    costs nothing. `equals` is that of `create_signal`.
 
         total = create_memo(lambda: price() * amount())
 
