@@ -240,7 +240,7 @@ class Memo(Owner, Node, Generic[T]):
         """
         stamp = start
         for source in self.sources:
-            if source.stamp > start:
+            if source.stamp > start and source is not STACK:
                 if source.by != me:
                     return -1
                 stamp = STATE.clock
@@ -329,25 +329,25 @@ class Memo(Owner, Node, Generic[T]):
         return f"<memo {self.title()}>"
 
 
+class Nobody(dict[Node, None]):
+    """The observers of what changes without notice: none is kept, or it would live for ever."""
+
+    def __setitem__(self, node: Node, _: None) -> None:
+        return
+
+
 class Stack(Node):
     """What a memo has read whose run the stack was too short for: always newer than any memo.
 
     The error tells about the reader, not about what the memo read: the next one tries again.
     """
 
-    is_memo = False
     stamp = maxsize
     same = None
+    by = 0
     volatile = False
     on_watch = None
-
-    @property
-    def by(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return get_ident()
-
-    @property
-    def subs(self) -> dict[Node, None]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return {}  # it changes without notice, and keeps nobody alive
+    subs = Nobody()
 
 
 STACK = Stack()

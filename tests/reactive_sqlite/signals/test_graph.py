@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, cast
@@ -179,6 +180,86 @@ def test_a_chain_of_memos_may_be_longer_than_the_stack() -> None:  # G13
         effect.dispose()
     finally:
         sys.setrecursionlimit(limit)
+
+
+def chain(source: Callable[[], int], length: int) -> Accessor[int]:
+    """Memos that nobody has read yet, each one more than the one before."""
+
+    def after(source: Callable[[], int]) -> Accessor[int]:
+        return create_memo(lambda: source() + 1)
+
+    last = after(source)
+    for _ in range(length - 1):
+        last = after(last)
+    return last
+
+
+def with_recursion_limit(limit: int, fn: Callable[[], object]) -> list[object]:
+    """Call `fn` on a thread whose stack is long enough for it; give its result or its error."""
+    results: list[object] = []
+
+    def run() -> None:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit)
+        try:
+            results.append(fn())
+        except Exception as error:
+            results.append(error)
+        finally:
+            sys.setrecursionlimit(before)
+
+    size = threading.stack_size(256 * 1024 * 1024)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(size)
+    return results
+
+
+def test_a_fresh_chain_may_be_as_long_as_the_recursion_limit_lets_functions_call() -> None:
+    a, set_a = create_signal(0)
+    last = chain(a, 5000)
+    # Four frames for each memo: its function, the accessor, and two of ours.
+    assert with_recursion_limit(4 * 5000 + 500, last) == [5000]
+    set_a(1)
+    assert last() == 5001, "once computed, it is brought up to date without recursion"
+
+
+@pytest.mark.parametrize("spare", range(8))
+def test_a_chain_too_long_for_the_stack_can_be_read_where_there_is_more(spare: int) -> None:
+    a, set_a = create_signal(0)
+    last = chain(a, 500)
+    (error,) = with_recursion_limit(500 + spare, last)  # fails at another line of ours each time
+    assert isinstance(error, RecursionError)
+    assert with_recursion_limit(5000, last) == [500]
+    seen: list[int] = []
+    create_effect(lambda: seen.append(last()))
+    set_a(1)
+    assert seen == [500, 501]
+
+
+def test_a_memo_may_catch_that_another_is_too_deep() -> None:
+    depth, set_depth = create_signal(10_000)
+
+    def down(levels: int) -> int:
+        return 0 if levels == 0 else 1 + down(levels - 1)
+
+    deep = create_memo(lambda: down(depth()))
+
+    def caught() -> int:
+        try:
+            return deep()
+        except RecursionError:
+            return -1
+
+    safe = create_memo(caught)
+    assert safe() == -1
+    seen: list[int] = []
+    create_effect(lambda: seen.append(safe()))
+    set_depth(10)
+    assert seen == [-1, 10]
 
 
 def test_only_the_branch_that_was_taken_counts() -> None:  # D01
