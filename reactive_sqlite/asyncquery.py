@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from reactivex import Observable, abc
@@ -42,7 +43,7 @@ class AsyncObservableQuery(Observable[T]):
         self._worker = worker
         self._make = make
         self._query: ObservableQuery[T] | None = None
-        self._followed = False
+        self._ending: weakref.finalize[..., Any] | None = None  # while it is followed
 
     def __call__(self) -> T:
         """Return the newest value, and subscribe the running memo or effect to it."""
@@ -54,9 +55,9 @@ class AsyncObservableQuery(Observable[T]):
 
     def subscribe(
         self,
-        on_next: abc.ObserverBase[T] | Callable[[T], None] | None = None,
-        on_error: Callable[[Exception], None] | None = None,
-        on_completed: Callable[[], None] | None = None,
+        on_next: abc.ObserverBase[T] | Callable[[T], object] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
+        on_completed: Callable[[], object] | None = None,
         *,
         scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
@@ -122,18 +123,30 @@ class AsyncObservableQuery(Observable[T]):
             self._query = self._make()
         return self._query
 
+    def release(self) -> None:
+        """Follow the query no longer: reading it raises `NotReady` until it is awaited again."""
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending()
+
     async def _begin(self) -> T:
-        if not self._followed:
-            hold = await self._worker.run(lambda: self.opened().hold())
-            if self._followed:
-                hold.dispose()  # two awaited it at once
+        if self._ending is None:
+            holds: list[abc.DisposableBase] = []
+            try:
+                await self._worker.run(lambda: holds.append(self.opened().hold()))
+            except BaseException:
+                # Cancelled meanwhile, perhaps: what was begun is ended, whenever that is.
+                with suppress(DatabaseClosed):
+                    self._worker.submit(lambda: _dispose_all(holds))
+                raise
+            if self._ending is None:
+                self._ending = weakref.finalize(self, _dispose_all, holds)
             else:
-                self._followed = True
-                weakref.finalize(self, hold.dispose)
+                _dispose_all(holds)  # two awaited it at once
         return await self._worker.run(lambda: self.opened().peek())
 
     def _ready(self) -> ObservableQuery[T]:
-        if self._query is None or not self._followed:
+        if self._query is None or self._ending is None:
             raise NotReady("the query has no value yet: await it first")
         return self._query
 
@@ -149,8 +162,8 @@ def subscribed(
     worker: Worker,
     make: Callable[[], Observable[T]],
     on_next: Any,
-    on_error: Callable[[Exception], None] | None,
-    on_completed: Callable[[], None] | None,
+    on_error: Callable[[Exception], Any] | None,
+    on_completed: Callable[[], Any] | None,
     scheduler: abc.SchedulerBase | None,
 ) -> abc.DisposableBase:
     """Make and subscribe on the worker; the disposable may be used at once."""
@@ -187,3 +200,8 @@ def subscribed(
     except DatabaseClosed as error:
         loop.call_soon(fail, error)
     return Disposable(dispose)
+
+
+def _dispose_all(holds: list[abc.DisposableBase]) -> None:
+    for hold in holds:
+        hold.dispose()

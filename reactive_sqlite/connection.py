@@ -124,6 +124,7 @@ class Connection(sqlite3.Connection):
         self._depth = 0  # statements running inside statements (a Python function called by SQL)
         self._quiet = 0  # inside a script: its commits are told at its end
         self._explained = 0
+        self._spare: sqlite3.Cursor | None = None
         self._statements: dict[str, Statement] = {}
         self._actions: list[Action] = []
         self._denied: frozenset[int] = frozenset()
@@ -253,7 +254,7 @@ class Connection(sqlite3.Connection):
         with self.exclusive():
             if self.closed:
                 return
-            self.closed = True
+            self.closed, self._spare = True, None
             super().close()
             self._disown()
 
@@ -291,14 +292,16 @@ class Connection(sqlite3.Connection):
         """Run a query unnoticed and return its rows and the names of its columns, which are not
         looked at again where they are given."""
         outer, self._actions = self._actions, []
+        # One cursor over and over: sqlite3 keeps a reference to each that was ever made. A query
+        # that runs inside another (by a Python function called from SQL) gets one of its own.
+        cursor, self._spare = self._spare or sqlite3.Cursor(self), None
         try:
-            cursor = sqlite3.Cursor(self).execute(sql, parameters)
-            rows = cursor.fetchall()
+            rows = cursor.execute(sql, parameters).fetchall()
             if columns is None:
                 columns = tuple([described[0] for described in cursor.description or ()])
             return rows, columns
         finally:
-            self._actions = outer
+            self._actions, self._spare = outer, cursor
 
     def explain(
         self, sql: str, parameters: Any = (), *, deny: frozenset[int] = frozenset()
@@ -315,7 +318,9 @@ class Connection(sqlite3.Connection):
                 # A text of its own each time: for one in Python's cache the compiler stays silent.
                 self._explained += 1
                 text = f"EXPLAIN /*{self._explained}*/ {sql}"
-                program = sqlite3.Cursor(self).execute(text, parameters).fetchall()
+                cursor = super().cursor(sqlite3.Cursor)
+                cursor.row_factory = None
+                program = cursor.execute(text, parameters).fetchall()
                 return Compiled(self._actions, program, None)
             except (sqlite3.Error, sqlite3.Warning) as error:
                 return Compiled(self._actions, [], error)

@@ -10,19 +10,21 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from reactive_sqlite.worker import Worker
 
 S = TypeVar("S")
+# A face of a class has the methods of the face of its base.
+S_co = TypeVar("S_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncFace(Generic[S]):
+class AsyncFace(Generic[S_co]):
     """The asynchronous face of one object, whose methods run on one worker."""
 
-    def __init__(self, sync: S, worker: Worker) -> None:
+    def __init__(self, sync: S_co, worker: Worker) -> None:
         self._sync = sync
         self._worker = worker
 
     async def _call(
-        self, method: Callable[Concatenate[S, P], R], /, *args: P.args, **kwargs: P.kwargs
+        self, method: Callable[Concatenate[S_co, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         return await self._worker.run(method, self._sync, *args, **kwargs)
 

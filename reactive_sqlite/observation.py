@@ -125,9 +125,9 @@ class ObservableQuery(Observable[T]):
 
     def subscribe(
         self,
-        on_next: abc.ObserverBase[T] | Callable[[T], None] | None = None,
-        on_error: Callable[[Exception], None] | None = None,
-        on_completed: Callable[[], None] | None = None,
+        on_next: abc.ObserverBase[T] | Callable[[T], object] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
+        on_completed: Callable[[], object] | None = None,
         *,
         scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:

@@ -283,6 +283,7 @@ async def test_what_an_async_effect_writes_itself_never_cancels_it(db: AsyncData
     value = db.observe_value("SELECT v FROM t WHERE id = 1")
     await value
     told: list[tuple[str, int]] = []
+    finished = asyncio.Event()
 
     async def climb() -> None:
         seen = value()
@@ -291,11 +292,12 @@ async def test_what_an_async_effect_writes_itself_never_cancels_it(db: AsyncData
             await db.execute("UPDATE t SET v = v + 1 WHERE id = 1")
         await asyncio.sleep(0)
         told.append(("ended", seen))
+        if seen == 3:
+            finished.set()
 
     effect = create_effect(climb)
-    await value.first(lambda current: current == 3, timeout=5)
-    while ("ended", 3) not in told:
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(5):
+        await finished.wait()
     effect.dispose()
     assert told == [(what, seen) for seen in range(4) for what in ("began", "ended")]
 
@@ -305,6 +307,7 @@ async def test_a_task_that_an_async_effect_started_writes_from_elsewhere(db: Asy
     value = db.observe_value("SELECT v FROM t WHERE id = 1")
     await value
     told: list[str] = []
+    finished = asyncio.Event()
 
     async def write() -> None:
         await asyncio.sleep(0)
@@ -319,9 +322,10 @@ async def test_a_task_that_an_async_effect_started_writes_from_elsewhere(db: Asy
                 told.append("cancelled")
                 await task
         told.append("ended")
+        finished.set()
 
     effect = create_effect(run)
-    while "ended" not in told:
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(5):
+        await finished.wait()
     effect.dispose()
     assert told == ["cancelled", "ended"]

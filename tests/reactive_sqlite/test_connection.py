@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -611,3 +613,29 @@ def test_errors_of_sqlite_carry_the_sql_as_a_note(db: Database, sql: str) -> Non
     with pytest.raises(sqlite3.Error) as caught:
         db.executescript(f"SELECT 1; {sql};")
     assert sql in caught.value.__notes__[0]
+
+
+def test_thousands_of_foreign_commits_leave_nothing_in_memory(
+    tmp_path: Path, recorder: Recorder[Any]
+) -> None:
+    path = tmp_path / "long.db"
+    with Database(path, watch=False) as db, contextlib.closing(sqlite3.connect(path)) as other:
+        other.isolation_level = None
+        db.execute("CREATE TABLE n (i)")
+        count = db.observe_value("SELECT max(i) FROM n")
+        count.subscribe(lambda _: None)
+
+        def commits(numbers: range) -> int:
+            for number in numbers:
+                other.execute("INSERT INTO n VALUES (?)", (number,))
+                assert db.broker.check()
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+
+        tracemalloc.start()
+        try:
+            before = commits(range(200))
+            after = commits(range(200, 2200))
+        finally:
+            tracemalloc.stop()
+    assert after - before < 2000 * 20, "far less than one small object for each commit"
