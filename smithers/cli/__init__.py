@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -15,7 +17,31 @@ from smithers.cli.state import delete, history, replay, set_value, state
 from smithers.cli.watch import watch
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Unread(Exception):
+    """The reader of our output has gone."""
+
+
+class _Commands(click.Group):
+    """The commands; click itself would end one whose reader has gone with exit code 1."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _unread():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _unread():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _unread() -> Generator[None, None, None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _Unread from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="smithers-py", prog_name="smithers")
 def cli() -> None:
     """Workflow state in SQLite, with history, time travel and live observation."""
@@ -30,19 +56,30 @@ def db() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, 1 for an error, 2 for wrong usage."""
+    """Run the command line and return its exit code: 0, 1 for an error, 2 for wrong usage.
+
+    A reader that has seen enough (`| head`) ends it quietly, with 0.
+    """
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character must not end the command.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = cli.main(args, prog_name="smithers", standalone_mode=False)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except BrokenPipeError:
-        # The reader has seen enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with _unread():
+            code = _run(args)
+            sys.stdout.flush()
+            return code
+    except _Unread:
+        _discard_output()
         return 0
+
+
+def _run(args: Sequence[str] | None) -> int:
+    try:
+        code = cli.main(args, prog_name="smithers", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except (_Unread, BrokenPipeError):
+        raise
     except click.UsageError as error:
         error.show()
         return error.exit_code
@@ -55,8 +92,22 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    # SQLite repeats the text it does not understand, and a terminal would obey what is in it.
+    line = " ".join(message.split())
+    text = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in line)
+    click.echo(f"Error: {text}", err=True)
     return code
+
+
+def _discard_output() -> None:
+    # Python would complain once more when it flushes at exit.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 for _command in (delete, history, query, replay, set_value, state, stats, watch):

@@ -39,7 +39,7 @@ def shown_text(text: str | None) -> str:
     """Write a key or a trigger as it is, escaped where a terminal would obey it."""
     if text is None:
         return ABSENT
-    return text if text.isprintable() and text else json.dumps(text)
+    return text if text.isprintable() and text not in ("", ABSENT) else shown_value(text)
 
 
 def shown_time(moment: datetime) -> str:

@@ -10,19 +10,21 @@ import click
 from smithers.cli.output import (
     as_fields,
     print_json,
-    print_table,
     shown_change,
     shown_text,
-    shown_time,
+    shown_times,
     shown_value,
 )
+from smithers.cli.tables import print_nothing, print_table
 from smithers.cli.target import (
+    ValuesCommand,
     json_option,
     limit_option,
     open_for_reading,
     open_for_writing,
     path_option,
 )
+from smithers.codec import check_key, check_trigger, encode
 from smithers.errors import NotFound, SmithersError
 from smithers.records import Transition
 
@@ -32,30 +34,45 @@ from smithers.records import Transition
 @json_option
 @limit_option(None, "Show the first N keys only.")
 def state(path: str | None, as_json: bool, limit: int | None) -> None:
-    """Show the state as it is now: with --json one object with a value for each key."""
+    """Show the state as it is now.
+
+    With --json one object with a value for each key.
+    """
     with open_for_reading(path) as db:
-        entries = db.state.entries()[:limit]
+        every = db.state.entries()
+    entries = every[:limit]
     if as_json:
         print_json({entry.key: entry.value for entry in entries})
     elif not entries:
-        click.echo("The state is empty.")
+        print_nothing(f"None of the {len(every)} keys." if every else "The state is empty.")
     else:
-        rows = [
-            (shown_text(e.key), shown_value(e.value), shown_time(e.updated_at)) for e in entries
-        ]
-        print_table(("key", "value", "updated"), rows, folded="value")
+        updated, times = shown_times("updated", (entry.updated_at for entry in entries))
+        keys = [shown_text(entry.key) for entry in entries]
+        values = [shown_value(entry.value) for entry in entries]
+        rows = list(zip(keys, values, times, strict=True))
+        print_table(("key", "value", updated), rows, whole=[updated])
 
 
-@click.command("set")
+@click.command("set", cls=ValuesCommand)
 @path_option
 @json_option
 @click.option("--trigger", metavar="TEXT", help="What caused the change, for the history.")
+@click.option("--create", is_flag=True, help="Make the database when it is missing.")
 @click.argument("key")
 @click.argument("value", metavar="JSON")
-def set_value(path: str | None, as_json: bool, trigger: str | None, key: str, value: str) -> None:
-    """Set KEY to the value that the text JSON stands for: '"review"', 3, '{"a": [1, 2]}'."""
+def set_value(
+    path: str | None, as_json: bool, trigger: str | None, create: bool, key: str, value: str
+) -> None:
+    """Set KEY to the value of the text JSON.
+
+    Text needs quotes of its own: '"review"'. Others: 3, -1.5, true, null, '{"a": [1, 2]}'.
+    """
     parsed = _parsed(value)
-    with open_for_writing(path) as db:
+    # Nothing is made for what could not be kept in it.
+    check_key(key)
+    check_trigger(trigger)
+    encode(parsed, name=f"state {key!r}")
+    with open_for_writing(path, create=create) as db:
         _told(db.state.set(key, parsed, trigger), as_json)
 
 
@@ -88,19 +105,24 @@ def history(
     since: str | None,
     key: str | None,
 ) -> None:
-    """Show what happened to the state, or to KEY, oldest first."""
+    """Show what happened to the state, oldest first.
+
+    With KEY only what happened to that key.
+    """
     with open_for_reading(path) as db:
         transitions = db.state.history(key, limit, before=_id(before), since=_id(since))
+        none_at_all = not transitions and not db.state.history(limit=1)
     if as_json:
         print_json([as_fields(transition) for transition in transitions])
     elif not transitions:
-        click.echo("There is no history.")
+        print_nothing("There is no history." if none_at_all else "No transition matches.")
     else:
+        time, times = shown_times("time", (t.timestamp for t in transitions))
         rows = [
-            (t.id, shown_time(t.timestamp), shown_change(t), shown_text(t.trigger))
-            for t in transitions
+            (t.id, moment, shown_change(t), shown_text(t.trigger))
+            for t, moment in zip(transitions, times, strict=True)
         ]
-        print_table(("id", "time", "change", "trigger"), rows, folded="change")
+        print_table(("id", time, "change", "trigger"), rows, whole=["id", time])
 
 
 @click.command()
@@ -108,9 +130,10 @@ def history(
 @json_option
 @click.argument("id")
 def replay(path: str | None, as_json: bool, id: str) -> None:
-    """Make the whole state what it was after the commit of transition ID.
+    """Make the state what it was at transition ID.
 
-    This is recorded as new transitions, so it can be undone in the same way.
+    That is the whole state after the commit that wrote the transition. Going there is recorded as
+    new transitions, so it can be undone in the same way.
     """
     with open_for_writing(path) as db:
         transitions = db.state.replay_to(_id(id) or id)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import queue
+import select
+import sys
 from datetime import UTC, datetime
 
 import click
@@ -11,6 +14,9 @@ from smithers.cli.output import as_fields, print_json, shown_change, shown_text,
 from smithers.cli.target import json_option, limit_option, open_for_reading, path_option
 from smithers.records import Transition
 
+# How often a quiet watch asks whether somebody still reads.
+READER_SECONDS = 0.5
+
 
 @click.command()
 @path_option
@@ -18,9 +24,10 @@ from smithers.records import Transition
 @limit_option(None, "End after N transitions.")
 @click.argument("key", required=False)
 def watch(path: str | None, as_json: bool, limit: int | None, key: str | None) -> None:
-    """Show every change of the state, or of KEY, as it happens; Ctrl-C ends.
+    """Show every change as it happens; Ctrl-C ends.
 
-    With --json one line of JSON for each. What was there before is not shown: see `state`.
+    With KEY only the changes of that key, with --json one line of JSON for each. What was there
+    before is not shown: see `state`.
     """
     arrived: queue.SimpleQueue[Transition | Exception | None] = queue.SimpleQueue()
     with open_for_reading(path, watch=True) as db:
@@ -38,13 +45,29 @@ def _print_all(
 ) -> None:
     shown = 0
     while shown != limit:
-        item = arrived.get()
+        try:
+            item = arrived.get(timeout=READER_SECONDS)
+        except queue.Empty:
+            _check_reader()
+            continue
         if isinstance(item, Exception):
             raise item
         if item is None:
             return
         _print(item, as_json)
         shown += 1
+
+
+def _check_reader() -> None:
+    """Raise BrokenPipeError when nobody can read any more: `watch | head -1` ends by itself."""
+    watched = select.poll()
+    try:
+        # Nothing is asked for, since errors are told anyway.
+        watched.register(sys.stdout, 0)
+    except io.UnsupportedOperation:
+        return  # no file but an object, whose reader is its owner
+    if any(event & select.POLLERR for _, event in watched.poll(0)):
+        raise BrokenPipeError
 
 
 def _print(transition: Transition, as_json: bool) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from smithers import SmithersDB, create_smithers_db
@@ -41,10 +44,14 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def smithers(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*args: str) -> Result:
-        code = main(args)
+    def run(*args: str, columns: int = 0) -> Result:
+        """With `columns` the output is a terminal of that width, else a pipe."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", str(columns or 80))
+            patch.setattr(sys.stdout, "isatty", lambda: columns > 0)
+            code = main(args)
         captured = capsys.readouterr()
-        return Result(code, captured.out, captured.err)
+        return Result(code, click.unstyle(captured.out), captured.err)
 
     return run
 
@@ -52,14 +59,22 @@ def smithers(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def cli(smithers: Run, db: SmithersDB, path: Path) -> Run:
     """`smithers db … --path` on an open database, as beside a running workflow."""
-    return lambda *args: smithers("db", *args, "--path", str(path))
+
+    def run(*args: str, columns: int = 0) -> Result:
+        return smithers("db", *args, "--path", str(path), columns=columns)
+
+    return run
+
+
+def cells(result: Result) -> list[list[str]]:
+    """The cells of what was printed into a pipe."""
+    return [line.split("\t") for line in result.out.splitlines()]
 
 
 def test_state_shows_keys_values_and_times(cli: Run, db: SmithersDB) -> None:
-    assert cli("state").out == "The state is empty.\n"
     db.state.set_many({"phase": "review", "attempts": 3, "data": {"a": [1, None]}})
-    lines = cli("state").out.splitlines()
-    assert lines[0].split() == ["key", "value", "updated"]
+    lines = cli("state", columns=80).out.splitlines()
+    assert lines[0].split() == ["key", "value", "updated", "(UTC)"]
     assert lines[2].split()[:2] == ["attempts", "3"]
     assert '{"a": [1, null]}' in lines[3]
     assert '"review"' in lines[4]
@@ -84,12 +99,11 @@ def test_set_and_delete_write_and_tell_the_transition(cli: Run, db: SmithersDB) 
 
 
 def test_history_lists_what_happened_oldest_first(cli: Run, db: SmithersDB) -> None:
-    assert cli("history").out == "There is no history.\n"
     db.state.set("phase", "start", "init")
     db.state.set("n", 1)
     db.state.set("phase", "review", "tests_passed")
-    lines = cli("history").out.splitlines()
-    assert lines[0].split() == ["id", "time", "change", "trigger"]
+    lines = cli("history", columns=80).out.splitlines()
+    assert lines[0].split() == ["id", "time", "(UTC)", "change", "trigger"]
     assert lines[2].split()[0] == "t1"
     assert 'phase: "start" → "review"' in lines[4]
     assert lines[4].endswith("tests_passed")
@@ -124,17 +138,16 @@ def test_query_shows_rows_and_writes_only_when_told(cli: Run, db: SmithersDB) ->
     shown = cli(
         "query", "SELECT key, value, NULL AS none, x'00ff' AS b FROM state WHERE key = $1", "a"
     )
-    assert shown.out.splitlines()[0].split() == ["key", "value", "none", "b"]
-    assert shown.out.splitlines()[2].split() == ["a", "1", "-", '"00ff"']
+    assert cells(shown) == [["key", "value", "none", "b"], ["a", "1", "-", "x'00ff'"]]
     rows = cli("query", "SELECT key, value, x'00ff' AS b FROM state", "--json")
     assert rows.json == [
         {"key": "a", "value": "1", "b": "00ff"},
         {"key": "b", "value": "null", "b": "00ff"},
     ]
     assert len(cli("query", "SELECT key FROM state", "--json", "--limit", "1").json) == 1
-    assert cli("query", "SELECT 1 WHERE 0").out == "No rows.\n"
     refused = cli("query", "DELETE FROM state")
-    assert refused.code == 1 and "write=True" in refused.err
+    assert refused.code == 1
+    assert "pass --write to allow it" in refused.err and "write=True" not in refused.err
     assert cli("query", "DELETE FROM state RETURNING key", "--write", "--json").json == [
         {"key": "a"},
         {"key": "b"},
@@ -144,17 +157,102 @@ def test_query_shows_rows_and_writes_only_when_told(cli: Run, db: SmithersDB) ->
 
 def test_stats_count_rows(cli: Run, db: SmithersDB, path: Path) -> None:
     db.state.set("a", 1)
-    assert cli("stats", "--json").json == {"state": 1, "transitions": 1}
-    lines = cli("stats").out.splitlines()
+    db.database["mine"].insert_all([{"n": 1}, {"n": 2}])
+    assert cli("stats", "--json").json == {"state": 1, "transitions": 1, "mine": 2}
+    lines = cli("stats", columns=80).out.splitlines()
     assert lines[0] == str(path / "db.sqlite")
     assert lines[3].split() == ["state", "1"]
+    piped = cli("stats")
+    assert cells(piped) == [["table", "rows"], ["state", "1"], ["transitions", "1"], ["mine", "2"]]
+    assert piped.err == f"{path / 'db.sqlite'}\n", "it is no row"
+
+
+@pytest.mark.parametrize(
+    ("args", "empty", "filled"),
+    [
+        (("state",), "The state is empty.", None),
+        (("state", "--limit", "0"), "The state is empty.", "None of the 2 keys."),
+        (("history",), "There is no history.", None),
+        (("history", "--limit", "0"), "There is no history.", "No transition matches."),
+        (("history", "--since", "t9"), "There is no history.", "No transition matches."),
+        (("history", "absent"), "There is no history.", "No transition matches."),
+        (("query", "SELECT 1 WHERE 0"), "No rows.", "No rows."),
+        (("query", "SELECT key FROM state", "--limit", "0"), "No rows.", "None of the 2 rows."),
+        (("stats", "--limit", "0"), "None of the 2 tables.", "None of the 2 tables."),
+    ],
+)
+def test_why_nothing_is_shown_is_said_as_it_is_and_not_to_a_pipe(
+    cli: Run, db: SmithersDB, args: tuple[str, ...], empty: str, filled: str | None
+) -> None:
+    assert cli(*args, columns=80).out.splitlines()[-1:] == [empty]
+    assert (cli(*args).out, cli(*args).err.splitlines()[-1:]) == ("", [empty])
+    db.state.set_many({"a": 1, "b": 2})
+    assert filled is None or cli(*args, columns=80).out.splitlines()[-1:] == [filled]
+    assert filled is None or cli(*args, "--json").json in ([], {})
+
+
+def test_json_has_a_form_for_what_json_has_no_word_for(
+    cli: Run, db: SmithersDB, foreign: sqlite3.Connection
+) -> None:
+    sql = (
+        "SELECT 9e999 AS x, -9e999 AS y, 'Infinity \"NaN' AS text, 9e999 - 9e999 AS no, x'0f' AS b"
+    )
+    done = cli("query", "--json", sql)
+    assert done.out == (
+        '[{"x": 9e999, "y": -9e999, "text": "Infinity \\"NaN", "no": null, "b": "0f"}]\n'
+    )
+    foreign.execute("INSERT INTO state (key, value) VALUES ('big', '[9e999]')")
+    assert cli("state", "--json").out == '{"big": [9e999]}\n'
+    assert foreign.execute("SELECT json_valid(?)", [done.out]).fetchone() == (1,)
+
+
+def test_a_negative_number_is_a_value_and_a_typing_slip_is_none(cli: Run, db: SmithersDB) -> None:
+    for text, value in (("-3", -3), ("-.5e1", None), ("-0.25", -0.25), ("-1e3", -1000.0)):
+        done = cli("set", "n", text, "--trigger", "down")
+        assert done.code == (value is None), "JSON has no .5, but it is no option either"
+        assert value is None or db.state.get("n") == value
+    assert db.state.history()[-1].trigger == "down"
+    assert cli("query", "SELECT $1 AS n", "-7", "--json").json == [{"n": "-7"}]
+    for args in (("set", "n", "1", "--triger", "x"), ("set", "n", "-1", "--triger", "x")):
+        assert cli(*args).code == 2
+    assert cli("query", "SELECT 1", "--limit", "-1").code == 2
+    assert db.state.get("n") == -1000.0
+
+
+def test_times_are_those_of_the_reader_and_say_so(
+    cli: Run, db: SmithersDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter(["2026-01-31T23:30:00.000000Z", "2026-07-01T12:00:00.123999Z"])
+    for _ in range(2):
+        db.query(
+            'INSERT INTO transitions (key, value, timestamp, "commit", apply)'
+            " VALUES ('k', '1', $1, 1, 1)",
+            [next(moments)],
+            write=True,
+        )
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        summer = cells(cli("history", "--since", "t1"))
+        both = cells(cli("history"))
+    finally:
+        monkeypatch.setenv("TZ", "UTC")
+        time.tzset()
+    assert summer[0][1] == "time (UTC+02:00)"
+    assert summer[1][1] == "2026-07-01 14:00:00.123"
+    assert [row[1] for row in both] == [
+        "time",
+        "2026-02-01 00:30:00.000 UTC+01:00",
+        "2026-07-01 14:00:00.123 UTC+02:00",
+    ]
+    assert cli("history", "--json").json[0]["timestamp"] == "2026-01-31T23:30:00+00:00"
 
 
 def test_nothing_is_wider_than_the_terminal_and_nothing_is_lost(cli: Run, db: SmithersDB) -> None:
     value = "word " * 60
     db.state.set("key", value, "trigger")
     for command in ("state", "history"):
-        lines = cli(command).out.splitlines()
+        lines = cli(command, columns=80).out.splitlines()
         assert max(map(len, lines)) <= 80
         assert "".join(lines).count("word") == 60, "a long value is broken into lines, not cut"
 
@@ -162,9 +260,13 @@ def test_nothing_is_wider_than_the_terminal_and_nothing_is_lost(cli: Run, db: Sm
 def test_what_a_terminal_would_obey_is_shown_escaped(cli: Run, db: SmithersDB) -> None:
     db.state.set("\x1b[31m\n", "\x1b[2J\u2028", trigger="\x07")
     for command in ("state", "history"):
-        out = cli(command).out
-        assert not any(mark in out for mark in "\x1b\x07\u2028")
-        assert "\\u001b[2J\\u2028" in out.replace("\n", "")
+        for columns in (0, 40, 200):
+            out = cli(command, columns=columns).out
+            assert not any(mark in out for mark in "\x1b\x07\u2028")
+            assert "\\u001b[2J\\u2028" in out
+    named = cli("query", 'SELECT 1 AS "\x1b[2J"', columns=80)
+    assert "\x1b" not in named.out and "\\u001b[2J" in named.out
+    assert "\x1b" not in cli("query", "\x1b[2J").err
 
 
 @pytest.mark.parametrize(
@@ -220,7 +322,47 @@ def test_a_missing_database_is_an_error_and_is_not_made(
     result = smithers("db", command, *args, "--path", "absent")
     assert (result.code, result.err.count("\n")) == (1, 1)
     assert "'absent'" in result.err
+    assert "create_smithers_db" in result.err and "smithers db set --create" in result.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_is_made_only_when_set_is_told_so(smithers: Run, tmp_path: Path) -> None:
+    for refused in (("", "1"), ("key", "NaN"), ("key", "text")):
+        assert smithers("db", "set", *refused, "--create", "--path", "new").code == 1
+    assert list(tmp_path.iterdir()) == [], "nothing is made for what cannot be kept"
+    assert smithers("db", "set", "n", "1", "--create", "--path", "new").out == "t1  n: 1\n"
+    assert smithers("db", "set", "n", "2", "--create", "--path", "new").out == "t2  n: 1 → 2\n"
+    assert smithers("db", "state", "--json", "--path", "new/db.sqlite").json == {"n": 2}
+    assert smithers("db", "set", "n", "3", "--create").code == 0
+    assert (tmp_path / ".smithers" / "data" / "db.sqlite").exists(), "the library's default"
+    assert smithers("db", "set", "n", "4", "--create").out == "t2  n: 3 → 4\n"
+    assert smithers("db", "set", "n", "1", "--create", "--path", ":memory:").code == 1
+    assert smithers("db", "state", "--path", ":memory:").code == 1
+
+
+def test_a_directory_of_databases_names_them(smithers: Run, tmp_path: Path) -> None:
+    for name in ("one", "two", "deep/er"):
+        create_smithers_db(tmp_path / ".smithers" / name).close()
+    result = smithers("db", "state", "--path", ".smithers")
+    assert (result.code, result.err) == (
+        1,
+        "Error: cannot open '.smithers': there is no database; "
+        "only below it: .smithers/deep/er, .smithers/one, .smithers/two\n",
+    )
+
+
+def test_a_file_that_may_only_be_read_is_named_in_words_of_the_command_line(
+    cli: Run, db: SmithersDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def access(path: Path, mode: int) -> bool:
+        return mode != os.W_OK
+
+    # The superuser, as whom tests may run, may write to any file.
+    monkeypatch.setattr(os, "access", access)
+    refused = cli("set", "a", "1")
+    assert refused.code == 1
+    assert "you may read it, but not write to it" in refused.err
+    assert "read_only" not in refused.err
 
 
 def test_a_file_of_another_kind_is_one_line(smithers: Run, tmp_path: Path) -> None:
@@ -257,12 +399,24 @@ def test_help_names_every_command(smithers: Run) -> None:
     for command in ("state", "set", "delete", "history", "replay", "watch", "query", "stats"):
         assert f"  {command} " in out
     assert "demo" in smithers("--help").out
+    cut = [line for line in out.splitlines() if line.endswith("...") and "Usage" not in line]
+    assert not cut, "a summary that does not fit is cut by click"
 
 
-def test_a_reader_that_leaves_early_is_no_error(db: SmithersDB, path: Path) -> None:
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("db", "history", "--json", "--limit", "500"),
+        ("db", "history", "--limit", "500"),
+        ("db", "query", "SELECT * FROM state"),
+    ],
+)
+def test_a_reader_that_leaves_early_is_no_error(
+    db: SmithersDB, path: Path, args: tuple[str, ...]
+) -> None:
     db.state.set_many({f"key{n}": "x" * 1000 for n in range(500)})
     process = subprocess.Popen(
-        [sys.executable, "-m", "smithers", "db", "history", "--json", "--limit", "500"],
+        [sys.executable, "-m", "smithers", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={
@@ -276,3 +430,25 @@ def test_a_reader_that_leaves_early_is_no_error(db: SmithersDB, path: Path) -> N
     process.stdout.close()
     assert (process.wait(timeout=30), process.stderr.read()) == (0, b"")
     process.stderr.close()
+
+
+@pytest.mark.parametrize("args", [("--help",), ("db", "state"), ("db", "nonsense")])
+def test_output_that_is_closed_from_the_start_is_no_error(
+    db: SmithersDB, path: Path, args: tuple[str, ...]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    db.state.set("a", 1)
+    done = subprocess.run(
+        [sys.executable, "-m", "smithers", *args],
+        stdout=writing,
+        stderr=writing if "nonsense" in args else subprocess.PIPE,
+        env={
+            **os.environ,
+            "SMITHERS_DB_PATH": str(path),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        timeout=30,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr or b"") == (0, b"")

@@ -37,7 +37,10 @@ def watching(db: SmithersDB, path: Path) -> Iterator[Callable[..., subprocess.Po
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 def test_watch_prints_every_transition_as_a_line_of_json(
@@ -71,3 +74,24 @@ def test_watch_of_a_key_is_live_and_ends_with_an_interrupt(
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_watch_ends_when_its_reader_has_gone_also_when_nothing_more_happens(
+    db: SmithersDB, watching: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = watching()
+    db.state.set("phase", "review")
+    assert process.stdout is not None and process.stderr is not None
+    assert 'phase: "review"' in process.stdout.readline()
+    process.stdout.close()
+    assert (process.wait(timeout=30), process.stderr.read()) == (0, "")
+
+
+def test_watch_ends_quietly_when_it_writes_to_nobody(
+    db: SmithersDB, watching: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = watching("--json")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    db.state.set("phase", "review")
+    assert (process.wait(timeout=30), process.stderr.read()) == (0, "")
