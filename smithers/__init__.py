@@ -9,6 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from smithers.aio import (
+        AsyncSmithersDB,
+        AsyncStateKey,
+        AsyncStateStore,
+        create_async_smithers_db,
+    )
     from smithers.db import SmithersDB, create_smithers_db
     from smithers.errors import (
         CannotOpen,
@@ -26,6 +32,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncSmithersDB",
+    "AsyncStateKey",
+    "AsyncStateStore",
     "CannotOpen",
     "NotADatabase",
     "NotFound",
@@ -38,6 +47,7 @@ __all__ = [
     "StateTypeError",
     "Transition",
     "TransitionNotFound",
+    "create_async_smithers_db",
     "create_smithers_db",
 ]
 
@@ -53,10 +63,14 @@ _ERRORS = (
 )
 _HOMES = {
     **dict.fromkeys(_ERRORS, "smithers.errors"),
+    "AsyncSmithersDB": "smithers.aio",
+    "AsyncStateKey": "smithers.aio",
+    "AsyncStateStore": "smithers.aio",
     "SmithersDB": "smithers.db",
     "StateEntry": "smithers.records",
     "StateKey": "smithers.storage.keys",
     "Transition": "smithers.records",
+    "create_async_smithers_db": "smithers.aio",
     "create_smithers_db": "smithers.db",
 }
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from reactive_sqlite.database import ErrorHandler
+from reactive_sqlite.delivery import Home
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, utc_now
@@ -136,6 +138,26 @@ def create_smithers_db(
     >>> with create_smithers_db(".smithers/my-workflow") as db:
     ...     db.state.set("phase", "review", trigger="tests_passed")
     """
+    return open_smithers_db(
+        path,
+        read_only=read_only,
+        synchronous=synchronous,
+        busy_timeout=busy_timeout,
+        watch=watch,
+    )
+
+
+def open_smithers_db(
+    path: str | os.PathLike[str],
+    *,
+    read_only: bool,
+    synchronous: str,
+    busy_timeout: float,
+    watch: bool,
+    home: Home | None = None,
+    on_observer_error: ErrorHandler | None = None,
+) -> SmithersDB:
+    """Open a workflow database whose observers are called at `home`; see `create_smithers_db`."""
     file = locate(path)
     if file is not None and not read_only:
         _make(file)
@@ -150,6 +172,8 @@ def create_smithers_db(
             watch=watch,
             busy_timeout=busy_timeout,
             synchronous=synchronous,
+            home=home,
+            on_observer_error=on_observer_error,
         )
     except sqlite3.Error as error:
         raise _refusal(name, error) from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
@@ -121,11 +122,23 @@ class StateHistory:
         """
         if key is not None:
             check_key(key)
+        return TransitionStream(self._newest(key), self._pages(key), self._committed)
+
+    def transitions_ahead(self, key: str | None = None) -> Observable[Transition]:
+        """Observe transitions as `transitions` does, read by the thread that commits them.
+
+        So the thread that observers are called on, an event loop's, never waits for the database.
+        """
+        if key is not None:
+            check_key(key)
+        return TransitionStream(self._newest(key), self._pages(key), self._committed, ahead=True)
+
+    def _newest(self, key: str | None) -> ObservableQuery[int]:
         where = None if key is None else {"key": key}
         newest = self._database.table("transitions").observe(
             where, select="seq", order_by="seq DESC", limit=1
         )
-        return TransitionStream(newest, self._pages(key), self._committed)
+        return newest.decoded(lambda rows: rows[0]["seq"] if rows else 0)
 
     def _texts_at(self, id: str | int) -> list[tuple[str, str]]:
         seq = transition_seq(id)
@@ -142,14 +155,25 @@ class StateHistory:
         commit = self._database.commit_number
         return last if commit is None else min(last, commit - 1)
 
-    def _pages(self, key: str | None) -> Callable[[int, int], list[Transition]]:
+    def _pages(self, key: str | None) -> Pages:
         sql = _OLDEST.format(key="" if key is None else _OF_KEY)
+        connection = self._database.conn
 
-        def page(since: int, until: int) -> list[Transition]:
+        def page(since: int, until: int, *, locked: bool = False) -> list[Transition]:
             values = {"key": key, "since": since, "until": until, "limit": _PAGE}
-            return [to_transition(row) for row in self._database.conn.execute(sql, values)]
+            rows = connection.raw(sql, values) if locked else connection.execute(sql, values)
+            return [to_transition(row) for row in rows]
 
         return page
+
+
+class Pages(Protocol):
+    """Reads transitions after one `seq` up to another, a page at most.
+
+    `locked` says that the thread is inside a delivery, holding the connection.
+    """
+
+    def __call__(self, since: int, until: int, *, locked: bool = False) -> list[Transition]: ...
 
 
 class TransitionStream(Observable[Transition]):
@@ -157,14 +181,17 @@ class TransitionStream(Observable[Transition]):
 
     def __init__(
         self,
-        newest: ObservableQuery[list[dict[str, Any]]],
-        page: Callable[[int, int], list[Transition]],
+        newest: ObservableQuery[int],
+        page: Pages,
         committed: Callable[[], int],
+        *,
+        ahead: bool = False,
     ) -> None:
         super().__init__()
         self._newest = newest
         self._page = page
         self._committed = committed
+        self._ahead = ahead
 
     def subscribe(
         self,
@@ -188,29 +215,24 @@ class TransitionStream(Observable[Transition]):
                 observer.on_completed,
             )
         follower = _Follower(self._page, self._committed(), tell)
-        return self._newest.subscribe(
-            lambda rows: follower.advance(rows[0]["seq"] if rows else 0),
-            on_error,
-            on_completed,
-            scheduler=scheduler,
-        )
+        if self._ahead:
+            newest = self._newest.decoded(follower.read_ahead)
+            return newest.subscribe(follower.catch_up, on_error, on_completed, scheduler=scheduler)
+        return self._newest.subscribe(follower.advance, on_error, on_completed, scheduler=scheduler)
 
 
 class _Follower:
     """How far one subscriber has come in history; called by one delivery at a time."""
 
-    def __init__(
-        self,
-        page: Callable[[int, int], list[Transition]],
-        cursor: int,
-        on_next: Callable[[Transition], None],
-    ) -> None:
+    def __init__(self, page: Pages, cursor: int, on_next: Callable[[Transition], None]) -> None:
         self._page = page
         self._cursor = cursor
         self._on_next = on_next
         self._started = False
+        self._waiting: deque[Transition] = deque()  # read ahead, and not told yet
 
     def advance(self, newest: int) -> None:
+        """Read and tell what is new."""
         if not self._started:
             # Subscribed inside a transaction that was rolled back: its numbers are given again.
             self._started = True
@@ -220,14 +242,36 @@ class _Follower:
             page = self._page(self._cursor, newest)
             for transition in page:
                 self._cursor = transition.seq
-                try:
-                    self._on_next(transition)
-                except Exception as error:
-                    errors.append(error)
+                self._tell(transition, errors)
             if len(page) < _PAGE:
                 self._cursor = newest
-        if errors:
-            raise errors[0] if len(errors) == 1 else ExceptionGroup("several calls failed", errors)
+        _raise(errors)
+
+    def read_ahead(self, newest: int) -> int:
+        """Read what is new, to be told by `catch_up`; called with the connection held."""
+        while self._cursor < newest:
+            page = self._page(self._cursor, newest, locked=True)
+            self._waiting.extend(page)
+            self._cursor = page[-1].seq if len(page) == _PAGE else newest
+        return newest
+
+    def catch_up(self, _: int) -> None:
+        """Tell what has been read ahead."""
+        errors: list[Exception] = []
+        while self._waiting:
+            self._tell(self._waiting.popleft(), errors)
+        _raise(errors)
+
+    def _tell(self, transition: Transition, errors: list[Exception]) -> None:
+        try:
+            self._on_next(transition)
+        except Exception as error:
+            errors.append(error)
+
+
+def _raise(errors: list[Exception]) -> None:
+    if errors:
+        raise errors[0] if len(errors) == 1 else ExceptionGroup("several calls failed", errors)
 
 
 def _ignored(_: Transition) -> None:

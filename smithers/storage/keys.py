@@ -23,7 +23,8 @@ class _Missing:
         return "…"
 
 
-_MISSING: Any = _Missing()
+# In the place of a default that was not given.
+MISSING: Any = _Missing()
 
 
 class StateKey(Generic[T]):
@@ -37,19 +38,19 @@ class StateKey(Generic[T]):
         type: the type of its values.
     """
 
-    def __init__(self, journal: Journal, name: str, type: Any, default: Any = _MISSING) -> None:
+    def __init__(self, journal: Journal, name: str, type: Any, default: Any = MISSING) -> None:
         check_key(name)
         self.name = name
         self.type = type
         self._journal = journal
         self._subject = f"state {name!r}"
         try:
-            self._wanted = type if default is not _MISSING else _or_none(type)
+            self._wanted = type if default is not MISSING else _or_none(type)
             self._shape = shape_of(self._wanted)
         except TypeError as error:
             raise TypeError(f"{self._subject}: {error}") from None
         # As text, so that a reader who changes the default that it was given changes only its own.
-        self._default, _ = self._written(None if default is _MISSING else default)
+        self._default, _ = self._written(None if default is MISSING else default)
 
     def get(self) -> T:
         """Return the value, the default when the key is absent.
@@ -137,10 +138,9 @@ class SetKey(Generic[T]):
         self._key = key
 
     def __call__(self, value: T | Callable[[T], T], trigger: str | None = None) -> Transition:
-        given = cast(Any, value)
-        if callable(given):
-            return self._key.update(given, trigger)
-        return self._key.set(given, trigger)
+        if callable(value):
+            return self._key.update(cast(Any, value), trigger)
+        return self._key.set(value, trigger)
 
 
 class StateKeys:
@@ -155,7 +155,7 @@ class StateKeys:
     def key(self, name: str, type: type[T]) -> StateKey[T | None]: ...
     @overload
     def key(self, name: str, type: Any, default: Any = ...) -> StateKey[Any]: ...
-    def key(self, name: str, type: Any, default: Any = _MISSING) -> StateKey[Any]:
+    def key(self, name: str, type: Any, default: Any = MISSING) -> StateKey[Any]:
         """Return one key with the type of its values, which reads and writes are checked against.
 
         `smithers.shapes` says which types there are; pydantic adds all of its own (the extra
