@@ -9,9 +9,7 @@ from sys import intern
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from reactive_sqlite.analysis import Analysis, proven_pins
 from reactive_sqlite.capture import Capture
-from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Deliveries, Home, Parcel
 from reactive_sqlite.dialect import noted, sqlite3
@@ -20,6 +18,7 @@ from reactive_sqlite.errors import NotReady
 from reactive_sqlite.interest import Interests, Sources
 from reactive_sqlite.listeners import ELSEWHERE, REDEFINED, Listener, Listeners
 from reactive_sqlite.region import Region, TableName
+from reactive_sqlite.regions import Regions, no_table
 from reactive_sqlite.signals.external import External, publish
 from reactive_sqlite.source import Fetched, Parameters, Source, source_key
 from reactive_sqlite.subscription import Report
@@ -78,16 +77,15 @@ class Broker:
             on_commit=self._committed,
             on_rollback=self._begin_later,
             on_deliver=self.deliveries.run,
-            find=lambda id: self.catalog.tables.get(id),
+            find=lambda id: self.regions.catalog.tables.get(id),
             moved=self._schema_moved,
             look=self.look if connection.memory else None,
         )
-        self.listeners = Listeners(self.capture, self.deliveries, lambda: self.catalog)
+        self.listeners = Listeners(self.capture, self.deliveries, lambda: self.regions.catalog)
         self._sources: WeakValueDictionary[Any, Source] = WeakValueDictionary()
         self._interests = Interests()
         self._versions = Versions(connection)
-        self._analyses: dict[tuple[str, bool], Analysis] = {}
-        self._catalog: Catalog | None = None
+        self.regions = Regions(connection, self._versions)
         self._later: dict[View, None] = {}  # their first value waits for the end of the transaction
         self._trails: list[TrailReader] = []
         self._overdue: Sources = {}  # another process's lock kept them from being run
@@ -95,13 +93,6 @@ class Broker:
         connection.ledger = self.capture
 
     # -- queries ---------------------------------------------------------------------------------
-
-    @property
-    def catalog(self) -> Catalog:
-        """The tables as they are now."""
-        if self._catalog is None:
-            self._catalog = Catalog(self.connection.raw)
-        return self._catalog
 
     def source(
         self,
@@ -129,7 +120,7 @@ class Broker:
         with self.locked():
             self._notice_schema()
             try:
-                self._analyse(source)
+                self.regions.analyse(source)
             except sqlite3.OperationalError as error:
                 if not str(error).startswith("no such ") and not _busy(error):
                     raise
@@ -138,7 +129,7 @@ class Broker:
         """Return the region that the query reads, as the schema is now."""
         with self.locked():
             self._notice_schema()
-            return self._region(source)
+            return self.regions.region(source)
 
     def read(self, source: Source) -> Fetched:
         """Return the rows of a query that nobody follows: fetched now, or inside this thread's
@@ -158,11 +149,7 @@ class Broker:
 
     def key_columns(self, source: Source) -> set[str]:
         """Return the primary key of the one table that a followed query reads, else nothing."""
-        region = source.region
-        if region is None or region.everything or len(region.tables) != 1:
-            return set()
-        table = self.catalog.tables.get(next(iter(region.tables)))
-        return set(table.primary_key) if table is not None else set()
+        return self.regions.key_columns(source.region)
 
     def follow(self, source: Source, view: View) -> bool:
         """Keep the query current from now on; False when the open transaction of this thread must
@@ -295,7 +282,7 @@ class Broker:
             self.listeners.tell(changes)
         if schema:
             self._versions.schema_moved()
-            self._forget_schema()
+            self.regions.forget()
             self._derive_again()
         if due:
             capture.settle()
@@ -394,12 +381,12 @@ class Broker:
 
     def _fetch(self, source: Source) -> Fetched:
         self.fetches += 1
-        analysis = self._analyses.get((source.sql, source.given_pins is None))
+        analysis = self.regions.known(source)
         known = analysis.columns if analysis is not None else None
         try:
             rows, columns = self.connection.fetch(source.sql, source.parameters, known)
         except sqlite3.Error as error:
-            if source.missing_is_empty and _no_table(error):
+            if source.missing_is_empty and no_table(error):
                 return Fetched([], ())
             return Fetched([], (), noted(error, source.sql))
         if analysis is not None:
@@ -412,7 +399,7 @@ class Broker:
         if self.capture.schema:
             self._schema_moved()
         while True:
-            source.region = self._region(source)
+            source.region = self.regions.region(source)
             self._watch(source.region)
             fetched = self._fetch(source)
             if not self._versions.data_pending:
@@ -467,50 +454,25 @@ class Broker:
         if self.connection.read_only:
             return  # nothing here can write
         for id, columns in region.tables.items():
-            table = self.catalog.tables.get(id)
+            table = self.regions.catalog.tables.get(id)
             if table is not None:
                 self.capture.watch(table, columns, (name for name, _ in region.pins))
 
     def _derive_again(self) -> None:
         """After a schema change: ask the compiler again about every followed query."""
-        self._analyses.clear()
+        self.regions.forget()
         self.capture.reinstall()
         for source in list(self.live):
             if source.region is not None:
                 self._interests.remove(source, source.region)
             try:
-                source.region = self._region(source)
+                source.region = self.regions.region(source)
             except (sqlite3.Error, ValueError):
                 source.region = Region()  # it does not compile now; the next schema may let it
             self._watch(source.region)
             self._interests.add(source, source.region)
         if not self.connection.read_only:
             self.listeners.watch()
-
-    def _region(self, source: Source) -> Region:
-        try:
-            analysis = self._analyse(source)
-        except sqlite3.Error as error:
-            if source.missing_is_empty and _no_table(error):
-                return Region()
-            raise
-        if source.given_pins is None:
-            return analysis.region(self.catalog, source.parameters)
-        if analysis.everything or len(analysis.tables) != 1:
-            return Region(analysis.tables, everything=analysis.everything)
-        table = self.catalog.tables[next(iter(analysis.tables))]
-        pins = proven_pins(table, source.given_pins) if table.kind == "table" else ()
-        return Region(analysis.tables, pins)
-
-    def _analyse(self, source: Source) -> Analysis:
-        free = source.given_pins is None
-        known = self._analyses.get((source.sql, free))
-        if known is None:
-            known = Analysis(
-                self.connection, self.catalog, source.sql, source.parameters, free=free
-            )
-            self._analyses[source.sql, free] = known
-        return known
 
     def _now(self) -> tuple[Any, ...]:
         return self._commits, self._versions.read("data_version")
@@ -521,15 +483,11 @@ class Broker:
             self._schema_moved()
 
     def _schema_moved(self) -> bool:
-        """Whether the schema is another one since last asked; forgets what was derived from it."""
-        if not self._versions.schema_moved() and not self.capture.schema:
-            return False
-        self._forget_schema()
-        return True
-
-    def _forget_schema(self) -> None:
-        self._catalog = None
-        self._analyses.clear()
+        if self.capture.schema:
+            self._versions.schema_moved()
+            self.regions.forget()
+            return True
+        return self.regions.moved()
 
     @contextmanager
     def locked(self) -> Generator[None, None, None]:
@@ -542,10 +500,6 @@ class Broker:
 
 def _busy(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
-
-
-def _no_table(error: BaseException) -> bool:
-    return str(error).startswith("no such table")
 
 
 def _reads(source: Source, names: set[str]) -> bool:

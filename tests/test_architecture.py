@@ -44,6 +44,7 @@ ROWS = {
     "reactive_sqlite.capture": 3,
     "reactive_sqlite.changelog": 3,
     "reactive_sqlite.source": 4,  # a query text with parameters, shared by all who observe it
+    "reactive_sqlite.regions": 4,  # what each query reads, for the schema as it is now
     "reactive_sqlite.projection": 4,  # all rows, the first, its first value
     "reactive_sqlite.interest": 4,  # from rows touched to queries, by hash
     "reactive_sqlite.subscription": 4,  # one subscriber, and what it is still to be told

@@ -117,38 +117,39 @@ class SyncEffect(Effect):
     __slots__ = ()
 
     def start(self) -> None:
-        """Run for the first time; an error that no `catch_error` takes ends it and is raised."""
+        """Run for the first time.
+
+        Whatever is raised here, be it an error of what its writes have woken, ends the effect:
+        nobody gets a handle by which to do it.
+        """
         state = STATE
         me = get_ident()
         errors: list[Exception] | None = None
-        _acquire()
         try:
-            if me in state.held:
-                failed = SyncEffect.run(self, me, None)
-            else:
-                changes: Held = {}
-                state.held[me] = changes
-                try:
-                    failed = SyncEffect.run(self, me, changes)
-                finally:
-                    del state.held[me]
-                    if state.queue or state.inbox:
-                        errors = []
-                        settle_now(errors)
-        finally:
-            _release()
-        if failed is not None or errors:
-            self._fail(failed, errors or [])
-        if state.flips:
-            call_watchers()
-
-    def _fail(self, failed: Exception | None, errors: list[Exception]) -> None:
-        """Raise what came out of the first run and of what it caused."""
-        if failed is not None:
-            errors = [failed, *errors]
+            _acquire()
+            try:
+                if me in state.held:
+                    failed = SyncEffect.run(self, me, None)
+                else:
+                    changes: Held = {}
+                    state.held[me] = changes
+                    try:
+                        failed = SyncEffect.run(self, me, changes)
+                    finally:
+                        del state.held[me]
+                        if state.queue or state.inbox:
+                            errors = []
+                            settle_now(errors)
+            finally:
+                _release()
+            if state.flips:
+                call_watchers()
+            if failed is not None or errors:
+                errors = errors or []
+                raise one_error(errors if failed is None else [failed, *errors], "effects failed")
+        except BaseException:
             self.dispose()
-        call_watchers()
-        raise one_error(errors, "effects failed")
+            raise
 
     def run(self, me: int, changes: Held | None) -> Exception | None:
         state = STATE
@@ -186,6 +187,8 @@ class SyncEffect(Effect):
                 fn()
         except Exception as error:
             (errors := errors or []).append(error)
+            if isinstance(error, RecursionError):
+                raw += self.sources  # it got less far than its reader's stack let it last time
         finally:
             if home:
                 state.recorder = outer
@@ -195,9 +198,11 @@ class SyncEffect(Effect):
                 state.others.pop(me, None)
             else:
                 state.others[me] = outer
-            if errors:
-                failed = handled(self.parent, one_error(errors, "an effect failed"))
-            _acquire()
+            try:
+                if errors:
+                    failed = handled(self.parent, one_error(errors, "an effect failed"))
+            finally:
+                _acquire()
             self.running = 0
             self.seen = start
             if self.fn is None:
@@ -258,7 +263,7 @@ class ScheduledEffect(SyncEffect):
             try:
                 self.scheduler.schedule(self._act)
             except Exception as error:
-                self.asked = False
+                self.asked = self.stale = False  # or no change would ever ask it again
                 return error
             finally:
                 _acquire()

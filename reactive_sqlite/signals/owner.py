@@ -105,13 +105,17 @@ def create_root(fn: Callable[[Callable[[], None]], T]) -> T:
     """Call `fn(dispose)`, untracked, with a new owner of its own, and return its result.
 
     What `fn` creates lives until `dispose()` is called, also beyond the effect or root in which
-    `create_root` itself was called.
+    `create_root` itself was called. An error of `fn` disposes it, and is raised.
 
         dispose = create_root(lambda dispose: (create_effect(show), dispose)[1])
     """
     scope = Scope(get_owner())
-    with Tracked(None, scope):
-        return fn(scope.dispose)
+    try:
+        with Tracked(None, scope):
+            return fn(scope.dispose)
+    except BaseException:
+        scope.dispose()
+        raise
 
 
 def on_cleanup(fn: Callable[[], object]) -> None:
@@ -133,7 +137,8 @@ def catch_error(fn: Callable[[], T], handler: Callable[[Exception], object]) -> 
     """Call `fn` and hand its errors, and later those of effects created in it, to `handler`.
 
     Returns what `fn` returns, or None after an error. An error raised by the handler goes to the
-    next `catch_error` outside, else to whoever would have got the first one.
+    next `catch_error` outside, else to whoever would have got the first one. What `fn` has created
+    lives on after an error that was handled, and is disposed when one is raised here.
 
         catch_error(lambda: create_effect(risky), lambda error: set_message(str(error)))
     """
@@ -142,12 +147,16 @@ def catch_error(fn: Callable[[], T], handler: Callable[[Exception], object]) -> 
     scope = Scope(None, handler)
     adopt(scope)
     recorder = state.recorder if me == state.home else state.others.get(me, (None, None))[0]
-    with Tracked(recorder, scope):
-        try:
-            return fn()
-        except Exception as error:
-            _raise_unhandled(scope, error)
-            return None
+    try:
+        with Tracked(recorder, scope):
+            try:
+                return fn()
+            except Exception as error:
+                _raise_unhandled(scope, error)
+                return None
+    except BaseException:
+        scope.dispose()
+        raise
 
 
 def untrack(fn: Callable[[], T]) -> T:

@@ -141,6 +141,7 @@ def deliver(
     changes: Held = {}
     state.held[me] = changes
     due: list[Node] = []
+    missed: list[Node] = []
     position = rounds = 0
     deadline = 0.0
     try:
@@ -182,16 +183,18 @@ def deliver(
                             and first.same is None
                         ) or settle(effect):
                             failed = effect.run(me, changes)
-                    except Exception as raised:  # a cycle of memos that settling ran into
+                    except Exception as raised:  # a cycle, or the stack's end, before it could run
                         failed = raised
+                        if effect.stale:
+                            missed.append(effect)
                     if failed is not None:
                         _file(failed, own_sink, errors)
                     if state.flips:
                         _call_watchers_unlocked()
             due = []
     finally:
-        if due:  # interrupted: keep what is left for the next change
-            state.queue[:0] = due[position:]
+        if due or missed:  # interrupted: keep what is left for the next change
+            state.queue[:0] = [*missed, *due[position:]]
         if changes:
             publish_held(changes, me)
         del state.held[me]
