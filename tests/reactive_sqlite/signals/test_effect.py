@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import count
+from typing import Any
 
 import pytest
-from reactivex.abc import SchedulerBase
+from reactivex.abc import DisposableBase, SchedulerBase
 from reactivex.scheduler import EventLoopScheduler, ImmediateScheduler, ThreadPoolScheduler
 from reactivex.testing import TestScheduler
 
@@ -22,6 +25,10 @@ from reactive_sqlite import (
     on_cleanup,
 )
 from tests.recorder import Recorder
+
+
+class Interruption(BaseException):
+    """What a key press or an exit raises, but harmless to the tests."""
 
 
 def failing_at(get: Callable[[], int], value: int, message: str) -> Effect:
@@ -367,6 +374,128 @@ def test_an_effect_that_writes_a_never_equal_value_ends_in_a_cycle_error() -> No
 
     with pytest.raises(CycleError):
         create_effect(replace)
+
+
+def test_an_effect_that_wakes_itself_for_ever_from_the_start_is_disposed() -> None:
+    a, set_a = create_signal(0)
+    cleaned: list[str] = []
+
+    def climb() -> None:
+        on_cleanup(lambda: cleaned.append("cleaned"))
+        create_effect(lambda: cleaned.append(f"inner saw {a()}"))
+        set_a(a() + 1)
+
+    with pytest.raises(CycleError):
+        create_effect(climb)
+    assert cleaned[-1] == "cleaned"
+    cleaned.clear()
+    assert set_a(0) == 0, "nobody has a handle to the effect, so it must not live on"
+    assert cleaned == [], "nor what it had created"
+
+
+def test_an_effect_whose_creation_raises_the_error_of_one_that_it_woke_is_disposed() -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    other = failing_at(b, 1, "woken")
+    runs: list[int] = []
+
+    def wake() -> None:
+        runs.append(a())
+        set_b(1)
+
+    with pytest.raises(ValueError, match="woken"):
+        create_effect(wake)
+    set_a(1)
+    assert runs == [0]
+    set_b(2)
+    with pytest.raises(ValueError, match="woken"):
+        set_b(1)  # the one it woke has a handle, and goes on
+    other.dispose()
+
+
+def test_an_effect_that_is_interrupted_in_its_first_run_is_disposed() -> None:
+    a, set_a = create_signal(0)
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(a())
+        raise Interruption
+
+    with pytest.raises(Interruption):
+        create_effect(run)
+    set_a(1)
+    assert runs == [0]
+
+
+def test_a_scheduled_effect_whose_creation_raises_is_disposed() -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(a())
+        set_b(a() + 1)
+
+    scheduler = TestScheduler()
+    failing = failing_at(b, 1, "woken")
+    with pytest.raises(ValueError, match="woken"):
+        create_effect(run, scheduler=scheduler)
+    failing.dispose()
+    set_a(5)
+    scheduler.advance_by(1)
+    assert runs == [0]
+
+
+def test_an_effect_is_asked_for_again_after_its_scheduler_has_failed() -> None:
+    a, set_a = create_signal(0)
+    seen: list[int] = []
+
+    class Full(TestScheduler):
+        """A scheduler that takes nothing the first time."""
+
+        full = True
+
+        def schedule(self, action: Any, state: Any = None) -> DisposableBase:
+            if self.full:
+                self.full = False
+                raise RuntimeError("full")
+            return super().schedule(action, state)
+
+    scheduler = Full()
+    create_effect(lambda: seen.append(a()), scheduler=scheduler)
+    with pytest.raises(RuntimeError, match="full"):
+        set_a(1)
+    set_a(2)
+    scheduler.advance_by(1)
+    assert seen == [0, 2]
+
+
+@pytest.mark.parametrize("spare", range(1, 25))
+def test_no_effect_is_lost_to_a_write_near_the_end_of_the_stack(spare: int) -> None:
+    a, set_a = create_signal(0)
+    plus = create_memo(lambda: a() + 1)
+    direct: list[int] = []
+    behind: list[int] = []
+    create_effect(lambda: direct.append(a()))
+    create_effect(lambda: behind.append(plus()))
+
+    def down() -> None:
+        try:
+            down()
+        except RecursionError:
+            # What is called here fails sooner or later, depending on how far it is to the end.
+            if next(climbed) == spare:
+                set_a(1)
+            else:
+                raise
+
+    climbed = count()
+    with suppress(RecursionError, ExceptionGroup):
+        down()
+    with suppress(RecursionError, ExceptionGroup):
+        set_a(2)  # brings the errors of what could not run then
+    set_a(3)
+    assert (direct[-1], behind[-1]) == (3, 4)
 
 
 def test_on_follows_its_dependency_and_nothing_else() -> None:

@@ -174,6 +174,37 @@ def test_disposing_a_root_stops_all_that_was_made_inside() -> None:  # C09
     assert seen == ["root"]
 
 
+def test_what_a_root_has_made_ends_with_its_bodys_error() -> None:
+    a, set_a = create_signal(0)
+    seen: list[object] = []
+
+    def body(_: Callable[[], None]) -> None:
+        on_cleanup(lambda: seen.append("cleaned"))
+        create_effect(lambda: seen.append(a()))
+        raise ValueError("half way")
+
+    with pytest.raises(ValueError, match="half way"):
+        create_root(body)
+    set_a(1)
+    assert seen == [0, "cleaned"], "nobody was given a handle to dispose it by"
+
+
+def test_what_catch_error_has_made_ends_with_an_error_that_it_raises_itself() -> None:
+    a, set_a = create_signal(0)
+    seen: list[str] = []
+
+    def body(name: str) -> None:
+        create_effect(lambda: seen.append(f"{name} {a()}"))
+        raise ValueError(name)
+
+    catch_error(lambda: body("handed over"), lambda error: None)
+    with pytest.raises(ValueError, match="raised"):
+        catch_error(lambda: body("raised"), fail)
+    seen.clear()
+    set_a(1)
+    assert seen == ["handed over 1"], "one that was handed over ends nothing"
+
+
 def test_reads_in_a_roots_body_do_not_subscribe_the_effect_around_it() -> None:  # C10
     a, set_a = create_signal(0)
     runs: list[int] = []

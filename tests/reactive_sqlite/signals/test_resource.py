@@ -61,6 +61,25 @@ async def test_it_loads_and_then_has_its_value() -> None:
     resource.dispose()
 
 
+async def test_a_resource_whose_creation_raises_follows_and_fetches_nothing() -> None:
+    server = Server()
+    source, set_source = create_signal(1)
+    told, tell = create_signal(0)
+
+    def fails_when_told() -> None:
+        if told():
+            raise ValueError("woken by the source")
+
+    other = create_effect(fails_when_told)
+    with pytest.raises(ValueError, match="woken by the source"):
+        create_resource(lambda: tell(source()), server.fetch)
+    other.dispose()
+    await turns()
+    set_source(2)
+    await turns()
+    assert server.calls == [], "nobody has a handle to it"
+
+
 async def test_a_source_of_none_fetches_nothing() -> None:
     server = Server()
     source, set_source = create_signal(cast("int | None", None))
