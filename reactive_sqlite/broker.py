@@ -170,12 +170,12 @@ class Broker:
     def release(self, source: Source) -> None:
         """Perhaps nobody looks at the query any more; this never waits for the lock."""
         self.released.append(source)
-        if self.connection.try_lock():
+        if self.connection.turn.try_acquire():
             try:
                 if not self.connection.closed:
                     self._sweep()
             finally:
-                self.connection.lock.release()
+                self.connection.turn.release()
 
     def listen(self, listener: Listener) -> None:
         """Tell the listener of every commit from now on."""
@@ -203,7 +203,7 @@ class Broker:
         connection = self.connection
         # Never waiting: a statement under way is over at the watcher's next look, and the end of
         # an open transaction looks itself.
-        if not connection.try_lock():
+        if not connection.turn.try_acquire():
             self.capture.due = self.capture.due or connection.busy
             return False
         try:
@@ -220,7 +220,7 @@ class Broker:
             else:
                 return False
         finally:
-            connection.lock.release()
+            connection.turn.release()
         self.deliveries.run()
         return True
 

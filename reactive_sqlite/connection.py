@@ -7,11 +7,8 @@ the compiler says of each statement. What it learns goes to a `Ledger`.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from threading import get_ident
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
@@ -22,12 +19,11 @@ from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.region import TableName
 from reactive_sqlite.statement import Statement, read_actions
 from reactive_sqlite.tokens import first_keyword
+from reactive_sqlite.turnstile import Turnstile
 
 # More texts than Python's own statement cache keeps prepared, so that a cached statement, for
 # which the authorizer stays silent, is nearly always known here.
 _KNOWN_STATEMENTS = 4096
-# How often a waiting thread looks whether the one it waits for is still alive.
-_OWNER_LOOK_SECONDS = 0.05
 _DISTURBED_BY_TRIGGERS = frozenset({"ALTER", "DETACH"})
 _SQLITE_OK, _SQLITE_DENY = 0, 1
 
@@ -109,17 +105,13 @@ class Connection(sqlite3.Connection):
     def __init__(self, *args: Any, busy_timeout: float = 5.0, **kwargs: Any) -> None:
         kwargs.update(isolation_level=None, check_same_thread=False, timeout=busy_timeout)
         super().__init__(*args, **kwargs)
-        self.lock = threading.RLock()  # held while a statement runs, and for work on our own
-        self._ended = threading.Condition(self.lock)
-        self._owner = 0  # the thread inside the open transaction; all others wait for its end
-        self._owner_thread: threading.Thread | None = None
+        self.turn = Turnstile(busy_timeout)
         self.ledger: Ledger | None = None
         self.closed = False
         self.ended_by: Exception | None = None  # what closed it, if it was not its user
         self.read_only = False
         self.immutable = False  # a file that nobody can write to
         self.memory = False  # no file at all
-        self.busy_timeout = busy_timeout
         self._plain_text = True
         self._depth = 0  # statements running inside statements (a Python function called by SQL)
         self._quiet = 0  # inside a script: its commits are told at its end
@@ -235,10 +227,10 @@ class Connection(sqlite3.Connection):
             blob = super().blobopen(table, column, row, readonly=readonly, name=name)
             if readonly:
                 return blob
-            self._own()
+            self.turn.own()
             return Blob(blob, lambda wrote: self._blob_closed((name.lower(), table.lower()), wrote))
         finally:
-            self.lock.release()
+            self.turn.release()
 
     def deserialize(self, *args: Any, **kwargs: Any) -> None:
         with self.exclusive():
@@ -256,7 +248,7 @@ class Connection(sqlite3.Connection):
                 return
             self.closed, self._spare = True, None
             super().close()
-            self._disown()
+            self.turn.disown()
 
     # -- for the rooms above ---------------------------------------------------------------------
 
@@ -334,14 +326,12 @@ class Connection(sqlite3.Connection):
         May be asked without the lock, and therefore asks no SQLite: the thread that runs a
         statement may hold SQLite's mutex while it waits for Python's, which we hold here.
         """
-        return self._owner != 0
+        return self.turn.owner != 0
 
     def owned_here(self) -> bool:
         """Whether this thread is inside the open transaction."""
         # While it is, no other thread is inside SQLite, so this one may ask it.
-        if not self._owner or self._owner != get_ident() or self.closed:
-            return False
-        return _in_transaction(self)
+        return self.turn.is_mine() and not self.closed and _in_transaction(self)
 
     @contextmanager
     def exclusive(self) -> Generator[None, None, None]:
@@ -351,16 +341,7 @@ class Connection(sqlite3.Connection):
         try:
             yield
         finally:
-            self.lock.release()
-
-    def try_lock(self) -> bool:
-        """Take the lock (to be released by `lock.release`) if nobody else is at it."""
-        if not self.lock.acquire(blocking=False):
-            return False
-        if self._owner and self._owner != get_ident():
-            self.lock.release()
-            return False
-        return True
+            self.turn.release()
 
     # -- running, for the cursor -----------------------------------------------------------------
 
@@ -370,7 +351,7 @@ class Connection(sqlite3.Connection):
         try:
             self._one(cursor, sql, parameters)
         finally:
-            self.lock.release()
+            self.turn.release()
             self._deliver()
 
     def run_many(self, cursor: Cursor, sql: str, rows: Iterable[Any]) -> None:
@@ -389,7 +370,7 @@ class Connection(sqlite3.Connection):
                     self._own_statement("ROLLBACK")
                 raise
         finally:
-            self.lock.release()
+            self.turn.release()
             self._deliver()
 
     def run_script(self, cursor: Cursor, script: str) -> None:
@@ -408,7 +389,7 @@ class Connection(sqlite3.Connection):
                 if not (_in_transaction(self) or self._depth):
                     self._boundary()
         finally:
-            self.lock.release()
+            self.turn.release()
             self._deliver()
 
     def _own_statement(self, sql: str) -> None:
@@ -476,10 +457,10 @@ class Connection(sqlite3.Connection):
             if statement.pragmas:
                 ledger.pragma()
         if _in_transaction(self):
-            self._own()
+            self.turn.own()
             return
         if was:
-            self._disown()
+            self.turn.disown()
             if statement.transaction == "ROLLBACK":
                 ledger.rolled_back()
                 return
@@ -488,9 +469,9 @@ class Connection(sqlite3.Connection):
 
     def _after_failure(self, ledger: Ledger, *, was: bool) -> None:
         if _in_transaction(self):
-            self._own()
+            self.turn.own()
         elif was:
-            self._disown()
+            self.turn.disown()
             ledger.rolled_back()
         elif not self._depth:
             self._boundary()  # INSERT OR FAIL raises and keeps its earlier rows
@@ -504,11 +485,11 @@ class Connection(sqlite3.Connection):
             self.ledger.deliver()
 
     def _blob_closed(self, table: TableName, wrote: bool) -> None:
-        with self.lock:
+        with self.exclusive():
             if wrote and self.ledger is not None:
                 self.ledger.wrote_table(table)
             if not _in_transaction(self):
-                self._disown()
+                self.turn.disown()
                 if not self._depth:
                     self._boundary()
         self._deliver()
@@ -518,49 +499,28 @@ class Connection(sqlite3.Connection):
     def _acquire(self) -> None:
         self._lock()
         if self.closed:
-            self.lock.release()
+            self.turn.release()
             self._check_open()
 
     def _lock(self) -> None:
-        # Asked without a time limit first: that is faster, and nearly always granted.
-        if not (self.lock.acquire(False) or self.lock.acquire(timeout=self.busy_timeout)):
+        turn = self.turn
+        if not turn.acquire():
             raise sqlite3.OperationalError("database is locked")
-        if not self._owner:
+        if not turn.owner:
             return
         try:
-            if self._owner != get_ident():
-                self._await_owner()
-            if self._owner and not (self._depth or self.closed or _in_transaction(self)):
+            if not turn.is_mine():
+                if not turn.await_end():
+                    raise sqlite3.OperationalError("database is locked")
+                if turn.is_mine():
+                    self._own_statement("ROLLBACK")  # its thread is no more
+            if turn.owner and not (self._depth or self.closed or _in_transaction(self)):
                 # It was ended past us, through a bare sqlite3.Cursor: who knows which way.
-                self._disown()
+                turn.disown()
                 self._boundary()
         except BaseException:
-            self.lock.release()
+            turn.release()
             raise
-
-    def _await_owner(self) -> None:
-        """Wait for the end of another thread's transaction; the lock is held, and let go."""
-        until = time.monotonic() + self.busy_timeout
-        while self._owner and self._owner_thread is not None:
-            if not self._owner_thread.is_alive():
-                # It ended without ending its transaction; nobody else could.
-                self._owner = get_ident()
-                self._own_statement("ROLLBACK")
-                return
-            left = until - time.monotonic()
-            if left <= 0:
-                raise sqlite3.OperationalError("database is locked")
-            self._ended.wait(min(left, _OWNER_LOOK_SECONDS))
-
-    def _own(self) -> None:
-        if not self._owner:
-            self._owner = get_ident()
-            self._owner_thread = threading.current_thread()
-
-    def _disown(self) -> None:
-        if self._owner:
-            self._owner, self._owner_thread = 0, None
-            self._ended.notify_all()
 
     def closed_error(self) -> Exception:
         """Why every call fails now: it was closed, or its file is another one."""
