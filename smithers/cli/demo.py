@@ -18,7 +18,8 @@ COLOURS = {
 @click.option(
     "--path",
     metavar="DIR",
-    default=".smithers/demo",
+    # Not below .smithers/, where it would stand beside the workflows that commands look for.
+    default=".smithers-demo",
     show_default=True,
     help="Directory of the demonstration's own database.",
 )
@@ -32,9 +33,10 @@ def demo(path: str) -> None:
     perform(Path(path), _say)
 
 
-def _say(who: str, text: str) -> None:
+def _say(who: str, text: str, seconds: float) -> None:
     if not who:
         lead = "" if text.startswith(" ") else "\n"
         click.secho(lead + text, bold=not text.startswith(" "))
         return
-    click.echo(click.style(f"{who:>10} │ ", fg=COLOURS[who]) + text)
+    lead = click.style(f"{seconds:6.3f}s ", dim=True)
+    click.echo(lead + click.style(f"{who:>10} │ ", fg=COLOURS.get(who)) + text)

@@ -1,1 +1,1 @@
-UPDATE state SET value = '"approved"' WHERE key = 'phase';
+UPDATE state SET value = json_quote('approved') WHERE key = 'phase';

@@ -27,13 +27,18 @@ def main(path: str) -> None:
 def _print(db: SmithersDB, phase: Any) -> None:
     now = datetime.now(UTC)
     if phase is None:
-        print("phase is not set yet", flush=True)
+        _say("phase is not set yet")
         return
     newest = reversed(db.state.history("phase", limit=5))
     transition = next(t for t in newest if t.value == phase)
     late = (now - transition.timestamp).total_seconds() * 1000
     cause = transition.trigger or "no trigger: another program"
-    print(f"phase {json.dumps(phase)} · {cause} · {late:.1f} ms after its commit", flush=True)
+    _say(f"phase {json.dumps(phase)} ({cause}), {late:.1f} ms after its commit")
+
+
+def _say(text: str) -> None:
+    # In one write, since other programs may speak through the same pipe.
+    print(f"subscriber: {text}\n", end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ def _run_agent(task: str) -> Any:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    # In one write, since other programs may speak through the same pipe.
+    print(f"workflow: {text}\n", end="", flush=True)
 
 
 if __name__ == "__main__":

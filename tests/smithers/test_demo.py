@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smithers import create_smithers_db
-from smithers.demo import stage
+from smithers.demo import cast, stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,9 +33,8 @@ def test_three_processes_share_a_database_live_and_go_back_in_time(
     for _ in range(2):  # a second time on what the first has left
         done = demo(tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
-        seen = [line for line in done.stdout.splitlines() if line.startswith("subscriber")]
-        shown = [line.partition("│ ")[2].partition(" after")[0].split(" · ")[:2] for line in seen]
-        assert [phase for phase, *_ in shown] == [
+        seen = [said for who, said in spoken(done.stdout) if who == "subscriber"]
+        assert [line.partition(" (")[0] for line in seen] == [
             "phase is not set yet",
             'phase "start"',
             'phase "review"',
@@ -44,11 +44,11 @@ def test_three_processes_share_a_database_live_and_go_back_in_time(
             'phase "review"',
         ]
         assert all(line.endswith(" ms after its commit") for line in seen[1:])
-        assert shown[4][1] == "no trigger: another program"
-        assert shown[6][1].startswith("replay:t")
-        assert "$ sqlite3 .smithers/demo/db.sqlite" in done.stdout
-        assert "smithers db history --path .smithers/demo" in done.stdout
-    with create_smithers_db(tmp_path / ".smithers" / "demo", read_only=True) as db:
+        assert "(no trigger: another program)" in seen[4]
+        assert "(replay:t" in seen[6]
+        assert "smithers db history --path .smithers-demo" in done.stdout
+    assert not (tmp_path / ".smithers").exists(), "where commands look for the only database"
+    with create_smithers_db(tmp_path / ".smithers-demo", read_only=True) as db:
         assert db.state.get("phase") == "review"
         assert db.state.get("compile_report")["files"] > 20, "the agent has read real sources"
 
@@ -60,14 +60,14 @@ def test_it_works_without_the_sqlite3_program(tmp_path: Path) -> None:
 
 
 def test_another_database_is_left_alone(tmp_path: Path) -> None:
-    with create_smithers_db(tmp_path / ".smithers" / "demo") as db:
+    with create_smithers_db(tmp_path / ".smithers-demo") as db:
         db.state.set("mine", 1)
     done = demo(tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
-        "Error: .smithers/demo is another database; choose a --path of its own\n"
+        "Error: .smithers-demo is another database; choose a --path of its own\n"
     )
-    with create_smithers_db(tmp_path / ".smithers" / "demo") as db:
+    with create_smithers_db(tmp_path / ".smithers-demo") as db:
         assert db.state.get_all() == {"mine": 1}
 
 
@@ -77,8 +77,75 @@ def test_what_does_not_happen_is_a_failure_and_leaves_no_process(
     silent = tmp_path / "approve.sql"
     silent.write_text("UPDATE state SET value = value WHERE key = 'nothing';")
     monkeypatch.setattr(stage, "APPROVAL", silent)
-    monkeypatch.setattr(stage, "STEP_SECONDS", 2.0)
+    monkeypatch.setattr(cast, "STEP_SECONDS", 2.0)
     lines: list[str] = []
-    with pytest.raises(stage.DemoFailed, match='the subscriber did not say \'phase "approved"'):
-        stage.perform(tmp_path / "demo", lambda who, text: lines.append(text))
+    with pytest.raises(cast.DemoFailed, match='the subscriber did not say \'phase "approved"'):
+        stage.perform(tmp_path / "demo", lambda who, text, seconds: lines.append(text))
     assert "Done." not in "".join(lines)
+
+
+def test_a_program_that_ends_too_soon_is_a_failure(tmp_path: Path) -> None:
+    heard: list[tuple[str, str]] = []
+    # There is no program of that name, so Python ends at once.
+    with cast.Cast(tmp_path, lambda who, text, seconds: heard.append((who, text))) as actors:
+        actors.start("nobody")
+        with pytest.raises(cast.DemoFailed, match="the nobody ended before it said 'hello'"):
+            actors.expect(("nobody", "hello"))
+        with pytest.raises(cast.DemoFailed, match="the nobody ended with exit code 1"):
+            actors.finish("nobody")
+    assert heard == []
+
+
+def test_lines_are_in_the_order_of_their_causes_and_times(tmp_path: Path) -> None:
+    done = demo(tmp_path)
+    times = [float(line[:6]) for line in done.stdout.splitlines() if "│" in line]
+    assert times == sorted(times) and 0 < times[0] < times[-1] < 55
+    lines = [f"{who}: {said}" for who, said in spoken(done.stdout)]
+    for cause, effect in (
+        ("workflow: the agent found", 'subscriber: phase "review"'),
+        ('workflow: phase is "approval"', "sqlite3:"),
+        ("sqlite3:", 'subscriber: phase "approved"'),
+        ("sqlite3:", 'workflow: phase is "approved"'),
+        ('workflow: phase is "done"', "history:"),
+    ):
+        first, then = (
+            next(at for at, line in enumerate(lines) if line.startswith(beginning))
+            for beginning in (cause, effect)
+        )
+        assert first < then, f"{effect!r} was shown before {cause!r}"
+
+
+def test_the_command_that_it_shows_can_be_copied(tmp_path: Path, sqlite3_cli: str) -> None:
+    done = demo(tmp_path)
+    shown = next(said for who, said in spoken(done.stdout) if who == "sqlite3")
+    assert shown.startswith('$ sqlite3 .smithers-demo/db.sqlite "UPDATE state SET value')
+    command = shlex.split(shown[2:])
+    subprocess.run([sqlite3_cli, *command[1:]], cwd=tmp_path, check=True, timeout=30)
+    with create_smithers_db(tmp_path / ".smithers-demo", read_only=True) as db:
+        assert db.state.get("phase") == "approved"
+
+
+@pytest.mark.parametrize("lines", [1, 5, 9])
+def test_a_reader_that_leaves_early_ends_it_quietly_with_all_its_processes(
+    tmp_path: Path, lines: int
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "smithers", "demo"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        process.stdout.close()
+        # It is inherited by every process, so this ends with the last of them.
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=30) == 0
+
+
+def spoken(output: str) -> list[tuple[str, str]]:
+    """Who said what."""
+    pairs = [line[7:].split("│ ", 1) for line in output.splitlines() if "│" in line]
+    return [(who.strip(), said) for who, said in pairs]
