@@ -52,7 +52,7 @@ def query(
     if as_json:
         print_json(rows)
     elif not rows:
-        print_nothing(f"None of the {len(every)} rows." if every else "No rows.")
+        print_nothing(f"Shown: 0 of {len(every)} rows." if every else "No rows.")
     else:
         columns = list(rows[0])
         cells = [[_shown(row[column]) for column in columns] for row in rows]
@@ -83,7 +83,7 @@ def stats(path: str | None, as_json: bool, limit: int | None) -> None:
     # No row of the table, so it is kept from programs that read the rows.
     click.echo(place, err=not sys.stdout.isatty())
     if not counts:
-        print_nothing(f"None of the {len(every)} tables.")
+        print_nothing(f"Shown: 0 of {len(every)} tables.")
         return
     rows = [(shown_text(table), str(count)) for table, count in counts.items()]
     print_table(("table", "rows"), rows, whole=["rows"])

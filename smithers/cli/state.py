@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import click
@@ -44,7 +45,7 @@ def state(path: str | None, as_json: bool, limit: int | None) -> None:
     if as_json:
         print_json({entry.key: entry.value for entry in entries})
     elif not entries:
-        print_nothing(f"None of the {len(every)} keys." if every else "The state is empty.")
+        print_nothing(f"Shown: 0 of {len(every)} keys." if every else "The state is empty.")
     else:
         updated, times = shown_times("updated", (entry.updated_at for entry in entries))
         keys = [shown_text(entry.key) for entry in entries]
@@ -155,7 +156,7 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        quoted = "'" + json.dumps(text) + "'"
+        quoted = shlex.quote(json.dumps(text, ensure_ascii=False))
         raise SmithersError(
             f"{text!r} is not JSON ({error}); text needs quotes of its own: {quoted}"
         ) from error

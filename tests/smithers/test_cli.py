@@ -171,14 +171,14 @@ def test_stats_count_rows(cli: Run, db: SmithersDB, path: Path) -> None:
     ("args", "empty", "filled"),
     [
         (("state",), "The state is empty.", None),
-        (("state", "--limit", "0"), "The state is empty.", "None of the 2 keys."),
+        (("state", "--limit", "0"), "The state is empty.", "Shown: 0 of 2 keys."),
         (("history",), "There is no history.", None),
         (("history", "--limit", "0"), "There is no history.", "No transition matches."),
         (("history", "--since", "t9"), "There is no history.", "No transition matches."),
         (("history", "absent"), "There is no history.", "No transition matches."),
         (("query", "SELECT 1 WHERE 0"), "No rows.", "No rows."),
-        (("query", "SELECT key FROM state", "--limit", "0"), "No rows.", "None of the 2 rows."),
-        (("stats", "--limit", "0"), "None of the 2 tables.", "None of the 2 tables."),
+        (("query", "SELECT key FROM state", "--limit", "0"), "No rows.", "Shown: 0 of 2 rows."),
+        (("stats", "--limit", "0"), "Shown: 0 of 2 tables.", "Shown: 0 of 2 tables."),
     ],
 )
 def test_why_nothing_is_shown_is_said_as_it_is_and_not_to_a_pipe(
@@ -274,6 +274,7 @@ def test_what_a_terminal_would_obey_is_shown_escaped(cli: Run, db: SmithersDB) -
     [
         (("set", "phase", "start"), r"""'start' is not JSON (Expecting value"""),
         (("set", "phase", "start"), r"""text needs quotes of its own: '"start"'"""),
+        (("set", "phase", "it's"), """text needs quotes of its own: '"it'"'"'s"'"""),
         (("set", "phase", "NaN"), "state 'phase': nan has no form in JSON"),
         (("set", "", "1"), "a key is not empty"),
         (("delete", "absent"), "there is no key 'absent'"),
