@@ -20,6 +20,7 @@ from reactive_sqlite.equality import kind_of
 from reactive_sqlite.errors import ReactiveError
 from reactive_sqlite.projection import Decoded, Projection
 from reactive_sqlite.signals.external import External, tracking
+from reactive_sqlite.signals.state import STATE
 from reactive_sqlite.source import Fetched, Source
 from reactive_sqlite.subscription import Subscription
 from reactive_sqlite.waiting import first, newest, wait_for
@@ -109,8 +110,14 @@ class ObservableQuery(Observable[T]):
 
     def __call__(self) -> T:
         """Return the current value, and subscribe the running memo or effect to it."""
-        if not tracking():
-            return self.peek()
+        if not (STATE.recorder is not None or STATE.others) or not tracking():
+            # Nearly always: nothing records anywhere. Kept flat, for it is read the most.
+            value = self._value
+            if value is _IDLE:
+                value = self._glance()
+            if value.__class__ is _Raised:
+                raise value.error
+            return cast(T, value)
         node = self._tracked_node()
         node.track()
         value = node.value

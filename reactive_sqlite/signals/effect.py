@@ -159,12 +159,14 @@ class SyncEffect(Effect):
         raw: list[Node] = []
         errors: list[Exception] | None = None
         home = me == state.home or not (state.nesting or me in state.others)
-        outer: Any = None
-        owner: Any = None
+        outer: Any
+        owner: Any
+        nesting = state.nesting
         if home:
             state.home = me
-            outer, owner = state.recorder, state.owner
-            state.nesting += 1
+            outer = state.recorder
+            owner = state.owner
+            state.nesting = nesting + 1
             state.recorder = None
         else:
             outer = state.others.get(me)
@@ -193,15 +195,17 @@ class SyncEffect(Effect):
             if home:
                 state.recorder = outer
                 state.owner = owner
-                state.nesting -= 1
+                state.nesting = nesting
             elif outer is None:
                 state.others.pop(me, None)
             else:
                 state.others[me] = outer
-            try:
-                if errors:
+            if errors:
+                try:
                     failed = handled(self.parent, one_error(errors, "an effect failed"))
-            finally:
+                finally:
+                    _acquire()
+            else:
                 _acquire()
             self.running = 0
             self.seen = start
@@ -209,13 +213,13 @@ class SyncEffect(Effect):
                 failed = self._end(failed)
             elif raw != self.raw:
                 link(self, raw, me)
-            wrote = False
-            if changes:
-                wrote = True
-                publish_held(changes, me)
-                changes.clear()
-            if state.clock != start and not self.stale and self.fn is not None:
-                self._look_again(start, wrote=wrote)
+            if state.clock != start or changes:
+                wrote = bool(changes)
+                if changes:
+                    publish_held(changes, me)
+                    changes.clear()
+                if not self.stale and self.fn is not None:
+                    self._look_again(start, wrote=wrote)
         return failed
 
     def _look_again(self, start: int, *, wrote: bool) -> None:

@@ -122,6 +122,17 @@ def settle(node: Node) -> bool:
                     ):
                         positions[-1] = i
                         n.checking = me
+                        # A memo whose first source is a changed signal needs no look of its own.
+                        if (
+                            (sources := s.sources)
+                            and not s.running
+                            and not (first := sources[0]).is_memo
+                            and first.stamp > s.seen
+                            and first.same is None
+                        ):
+                            s.recompute(me)
+                            if not s.dirty:
+                                break
                         stack.append(s)
                         positions.append(0)
                         break
@@ -239,7 +250,10 @@ def link(node: Node, raw: list[Node], me: int) -> None:
     try:
         if not old:
             for source in new:
-                attach(source, node)
+                if source.is_memo or source.on_watch is not None:
+                    attach(source, node)
+                else:  # a plain signal, and the commonest case
+                    source.subs[node] = None
         else:
             before, after = set(old), set(new)
             for source in new:

@@ -131,14 +131,17 @@ class Memo(Owner, Node, Generic[T]):
         raw: list[Node] = []
         value: Any = None
         failure: Exception | None = None
+        errors: list[Exception] | None = None
         home = me == state.home or not (state.nesting or me in state.others)
-        outer: Any = None
-        owner: Any = None
-        before: Any = None
+        outer: Any
+        owner: Any
+        before: Any
+        nesting = state.nesting
         if home:
             state.home = me
-            outer, owner = state.recorder, state.owner
-            state.nesting += 1
+            outer = state.recorder
+            owner = state.owner
+            state.nesting = nesting + 1
         else:
             # The place is taken before the lock is given up, else cleanups and children get lost.
             before = state.others.get(me)
@@ -150,7 +153,8 @@ class Memo(Owner, Node, Generic[T]):
         self.running = me
         _release()
         try:
-            errors = release_owned(self) if self.owned or self.cleanups else None
+            if self.owned or self.cleanups:
+                errors = release_owned(self)
             if home:
                 state.owner = self
                 state.recorder = raw.append
@@ -179,7 +183,7 @@ class Memo(Owner, Node, Generic[T]):
             if home:
                 state.recorder = outer
                 state.owner = owner
-                state.nesting -= 1
+                state.nesting = nesting
             elif before is None:
                 del state.others[me]
             else:
@@ -211,8 +215,12 @@ class Memo(Owner, Node, Generic[T]):
         self.dirty = False
         if state.volatiles or self.volatile:
             self.volatile = not self.live and any(source.volatile for source in self.sources)
-        if failure is not None or self.error is not None or self.seen < 0:
+        if failure is not None or self.error is not None:
             self._turn(value, failure, start, me)
+        elif self.seen < 0:
+            if state.pending:
+                self._remember(MISSING, value, start)
+            self.value = value
         else:
             old = self.value
             if self.equals is None:
@@ -282,7 +290,16 @@ class Memo(Owner, Node, Generic[T]):
         state = STATE
         _acquire()
         try:
-            if self.dirty and not self.running:  # no sources to look at first
+            # Where it is plain that it must run, there is no need to look at its sources first.
+            if not self.running and (
+                self.dirty
+                or (
+                    (sources := self.sources)
+                    and not (first := sources[0]).is_memo
+                    and first.stamp > self.seen
+                    and first.same is None
+                )
+            ):
                 self.recompute(get_ident())
                 if self.dirty:
                     settle(self)
