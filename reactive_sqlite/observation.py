@@ -117,7 +117,8 @@ class ObservableQuery(Observable[T]):
                 value = self._glance()
             if value.__class__ is _Raised:
                 raise value.error
-            return cast(T, value)
+            current: T = value
+            return current
         node = self._tracked_node()
         node.track()
         value = node.value
