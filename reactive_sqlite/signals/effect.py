@@ -159,13 +159,12 @@ class SyncEffect(Effect):
         raw: list[Node] = []
         errors: list[Exception] | None = None
         home = me == state.home or not (state.nesting or me in state.others)
-        outer: Any
-        owner: Any
+        outer: Any = None
+        owner: Any = None
         nesting = state.nesting
         if home:
             state.home = me
-            outer = state.recorder
-            owner = state.owner
+            outer, owner = state.recorder, state.owner
             state.nesting = nesting + 1
             state.recorder = None
         else:
@@ -200,12 +199,10 @@ class SyncEffect(Effect):
                 state.others.pop(me, None)
             else:
                 state.others[me] = outer
-            if errors:
-                try:
+            try:
+                if errors:
                     failed = handled(self.parent, one_error(errors, "an effect failed"))
-                finally:
-                    _acquire()
-            else:
+            finally:
                 _acquire()
             self.running = 0
             self.seen = start

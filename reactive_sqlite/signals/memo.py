@@ -133,14 +133,13 @@ class Memo(Owner, Node, Generic[T]):
         failure: Exception | None = None
         errors: list[Exception] | None = None
         home = me == state.home or not (state.nesting or me in state.others)
-        outer: Any
-        owner: Any
-        before: Any
+        outer: Any = None
+        owner: Any = None
+        before: Any = None
         nesting = state.nesting
         if home:
             state.home = me
-            outer = state.recorder
-            owner = state.owner
+            outer, owner = state.recorder, state.owner
             state.nesting = nesting + 1
         else:
             # The place is taken before the lock is given up, else cleanups and children get lost.
