@@ -323,7 +323,7 @@ class _Tables(AsyncDatabase):
 
     def __init__(self, database: Database, worker: Worker) -> None:
         self._database = database
-        AsyncFace[Database].__init__(self, database, worker)
+        super(AsyncDatabase, self).__init__(database, worker)
 
 
 class _Transitions(Observable[Transition]):
