@@ -288,6 +288,7 @@ async def test_tables_of_the_users_own_share_the_file_and_the_worker(db: AsyncSm
     await db.database.execute("CREATE TABLE todos (title TEXT)")
     rows = Recorder[list[dict[str, Any]]]()
     db.database["todos"].observe().subscribe(rows)
+    await db.stats()
     await db.database.transact(lambda sync: sync["todos"].insert({"title": "tea"}))
     assert await db.query("SELECT title FROM todos") == [{"title": "tea"}]
 
