@@ -71,6 +71,15 @@ def test_a_checkpoint_is_restored_and_the_failure_stays_in_history(tmp_path: Pat
     ]
 
 
+def test_a_live_view_shows_every_part_as_it_changes(tmp_path: Path) -> None:
+    lines = run("asyncio_ui.py", str(tmp_path))
+    parts = ("phase: done", "attempts: 3", "history: [{'changes': 6, 'causes': 3}]")
+    assert sorted(lines[-1].split("  ")) == sorted(parts)
+    shown = [word for line in lines for word in line.split("  ") if word.startswith("phase: ")]
+    # What was overtaken before it was drawn may be left out.
+    assert [*dict.fromkeys(shown)][-3:] == ["phase: build", "phase: test", "phase: done"]
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_is_short_and_tested(example: Path) -> None:
     assert len(example.read_text(encoding="utf-8").splitlines()) < 60
