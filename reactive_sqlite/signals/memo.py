@@ -51,12 +51,12 @@ def create_memo(
             "at once; use create_resource"
         )
     memo = Memo(fn, initial, equals, name)
-    state = STATE
 
     # A function, and not the memo with a `__call__`: reading a memo for the first time calls down
     # a chain of them, and CPython 3.12 gives calls of instances a small stack of its own that no
     # recursion limit extends. It is also faster to call.
     def get() -> T:
+        state = STATE
         if (
             (memo.stale or not memo.live or state.pending)
             and (memo.seen != state.clock or memo.volatile)
