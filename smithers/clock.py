@@ -19,7 +19,7 @@ def to_text(moment: datetime) -> str:
         moment = moment.astimezone(UTC)
     # Without microseconds `isoformat` leaves them out, unless told by a slower road.
     text = moment.isoformat() if moment.microsecond else moment.isoformat(timespec="microseconds")
-    return f"{text[:-6]}Z"
+    return text[:-6] + "Z"
 
 
 def from_text(text: str) -> datetime:
