@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
 import shutil
@@ -659,6 +660,7 @@ def _until_ended(watcher: Watcher) -> None:
 
 
 def _descriptors() -> int:
+    gc.collect()  # what earlier tests have left behind is none of this one's
     return len(os.listdir("/proc/self/fd")) if LINUX else 0
 
 
