@@ -1,8 +1,8 @@
 """What values of a type look like in JSON: read from it with a check, and brought towards it.
 
-Understood without any help: None, bool, int, float, str, Any, list, dict, `Literal` of these, and
-unions of them. pydantic, where it is installed (extra `typed`), does all other types. Where it is
-not, or refuses a type, these are understood as well: `list[X]`, `dict[str, X]`, TypedDicts,
+Understood without any help: None, bool, int, float, str, Any, list, dict, `Literal` of these,
+unions of them, and TypedDicts. pydantic, where it is installed (extra `typed`), does all other
+types. Where it is not, or refuses a type, these are understood as well: `list[X]`, `dict[str, X]`,
 dataclasses and enumerations, of all of the above.
 
 Either way nothing is bent to fit: `"1"` is no int, `1` and `true` differ. Only an int is taken for
@@ -41,7 +41,9 @@ class Shape(Protocol):
 
 def shape_of(kind: Any) -> Shape:
     """Tell how values of a type look in JSON; TypeError for a type that is not understood."""
-    check = _check(kind, deep=False)
+    # A TypedDict by ours where it will do: pydantic drops the keys that the type does not name, on
+    # the Pythons whose TypedDict it takes at all, and `update` would lose them.
+    check = _check(kind, deep=typing.is_typeddict(kind))
     if check is not None:
         return _Plain(check)
     described = _Described.of(kind)

@@ -28,6 +28,9 @@ from reactive_sqlite import (
 from tests.reactive_sqlite.threads import beside
 from tests.recorder import Recorder
 
+# Some releases of Python 3.12 warn of `?1` with a sequence; it is the user's own SQL here.
+pytestmark = pytest.mark.filterwarnings("ignore:Binding \\d+ :DeprecationWarning")
+
 
 @pytest.fixture(autouse=True)
 def people(db: Database) -> None:
