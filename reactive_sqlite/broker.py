@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from reactive_sqlite.capture import Capture
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Deliveries, Home, Parcel
-from reactive_sqlite.dialect import noted, sqlite3
+from reactive_sqlite.dialect import locked_elsewhere, noted, sqlite3
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import NotReady
 from reactive_sqlite.interest import Interests, Sources
@@ -25,8 +25,6 @@ from reactive_sqlite.subscription import Report
 from reactive_sqlite.trail import Trail, TrailReader
 from reactive_sqlite.versions import Versions
 from reactive_sqlite.worker import causing_run
-
-_BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED: later, not never
 
 
 class Bundle(Protocol):
@@ -88,6 +86,7 @@ class Broker:
         self.regions = Regions(connection, self._versions)
         self._later: dict[View, None] = {}  # their first value waits for the end of the transaction
         self._trails: list[TrailReader] = []
+        self._underived = False  # the schema moved, and its regions are still to be asked for
         self._overdue: Sources = {}  # another process's lock kept them from being run
         self._commits = 0
         connection.ledger = self.capture
@@ -122,7 +121,7 @@ class Broker:
             try:
                 self.regions.analyse(source)
             except sqlite3.OperationalError as error:
-                if not str(error).startswith("no such ") and not _busy(error):
+                if not str(error).startswith("no such ") and not locked_elsewhere(error):
                     raise
 
     def region(self, source: Source) -> Region:
@@ -211,7 +210,7 @@ class Broker:
                 return False
             if not (self.live or self.listeners):
                 return False
-            if self._versions.schema_pending:
+            if self._underived or self._versions.schema_pending:
                 self._schema_moved()
                 self._derive_again()
                 self._renew(dict(self.live))
@@ -219,6 +218,10 @@ class Broker:
                 self._renew({})
             else:
                 return False
+        except sqlite3.OperationalError as error:
+            if not locked_elsewhere(error):
+                raise
+            return False  # somebody has locked the file: the watcher comes again
         finally:
             connection.turn.release()
         self.deliveries.run()
@@ -260,12 +263,14 @@ class Broker:
         self._commits += 1
         if self.released:
             self._sweep()
-        if not (self.live or self._later or self.listeners or capture.schema or capture.due):
+        idle = not (self.live or self._later or self.listeners)
+        if idle and not (capture.schema or capture.due or self._underived):
             if capture.entries:
                 capture.drop_unwatched(())
             capture.clear()
             return
-        schema, due, changes = capture.schema, capture.due, self.listeners.committed()
+        schema = capture.schema or self._underived
+        due, changes = capture.due, self.listeners.committed()
         if capture.redefined and self.listeners:
             changes = REDEFINED
         hit: Sources = {}
@@ -280,14 +285,20 @@ class Broker:
         capture.clear()
         if changes is not None:
             self.listeners.tell(changes)
-        if schema:
-            self._versions.schema_moved()
-            self.regions.forget()
-            self._derive_again()
-        if due:
-            capture.settle()
-        if hit or due or self._overdue:
-            self._renew(hit)
+        try:
+            if schema:
+                self._underived = True
+                self._versions.schema_moved()
+                self._derive_again()
+            if due:
+                capture.settle()
+            if hit or due or self._overdue:
+                self._renew(hit)
+        except sqlite3.OperationalError as error:
+            if not locked_elsewhere(error):
+                raise
+            # Another process has locked the file since. The commit stands; the watcher comes again.
+            self._overdue.update(hit)
         if self._later:
             self._begin_later()
 
@@ -316,7 +327,7 @@ class Broker:
                 fetched = self._snapshot(hit)
         except sqlite3.OperationalError as error:
             self._overdue.update(hit)
-            if not _busy(error):
+            if not locked_elsewhere(error):
                 raise
             return  # locked by another process: the watcher comes again
         self._publish(fetched)
@@ -352,7 +363,7 @@ class Broker:
         for source, now in fetched:
             before = source.fetched
             if now.error is not None:
-                if _busy(now.error):
+                if locked_elsewhere(now.error):
                     self._overdue[source] = None
                     continue
                 self.report(now.error)
@@ -460,19 +471,24 @@ class Broker:
 
     def _derive_again(self) -> None:
         """After a schema change: ask the compiler again about every followed query."""
+        self._underived = True
         self.regions.forget()
         self.capture.reinstall()
         for source in list(self.live):
+            try:
+                region = self.regions.region(source)
+            except (sqlite3.Error, ValueError) as error:
+                if locked_elsewhere(error):
+                    raise  # locked by another process: all of this comes again
+                region = Region()  # it does not compile now; the next schema may let it
             if source.region is not None:
                 self._interests.remove(source, source.region)
-            try:
-                source.region = self.regions.region(source)
-            except (sqlite3.Error, ValueError):
-                source.region = Region()  # it does not compile now; the next schema may let it
+            source.region = region
             self._watch(source.region)
             self._interests.add(source, source.region)
         if not self.connection.read_only:
             self.listeners.watch()
+        self._underived = False
 
     def _now(self) -> tuple[Any, ...]:
         return self._commits, self._versions.read("data_version")
@@ -496,10 +512,6 @@ class Broker:
             if self.connection.closed:
                 raise self.connection.closed_error()
             yield
-
-
-def _busy(error: BaseException) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
 
 
 def _reads(source: Source, names: set[str]) -> bool:

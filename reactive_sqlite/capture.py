@@ -13,7 +13,7 @@ from typing import Any
 
 from reactive_sqlite.catalog import Table
 from reactive_sqlite.connection import Connection
-from reactive_sqlite.dialect import quote, sqlite3
+from reactive_sqlite.dialect import locked_elsewhere, quote, sqlite3
 from reactive_sqlite.region import TableName
 from reactive_sqlite.statement import Statement
 
@@ -312,15 +312,24 @@ class Capture:
     def _restore(self) -> None:
         if self._loose:
             self._loose = False
+            self._mend()
+
+    def _mend(self) -> None:
+        try:
             if self._moved():
                 self.schema = True
             self.reinstall()
+        except sqlite3.OperationalError as error:
+            if not locked_elsewhere(error):
+                raise
+            # Another process has locked the file meanwhile. What the user did is done; the end of
+            # the transaction, or else the next, makes our triggers.
+            self.schema = True
 
     def _verify(self) -> None:
         # Triggers made or dropped inside a transaction come and go with its rollback.
         if self.tables and (self._remade or len(self._installed_names()) != self._expected()):
-            self._moved()
-            self.reinstall()
+            self._mend()
 
     def _expected(self) -> int:
         return 3 * sum(capture.installed is not None for capture in self.tables.values())

@@ -11,9 +11,11 @@ else:
     # Whatever sqlite-utils works with; the two must be the same.
     sqlite3 = import_module("sqlite_utils.utils").sqlite3
 
-__all__ = ["MINIMUM_SQLITE", "noted", "quote", "sqlite3"]
+__all__ = ["MINIMUM_SQLITE", "locked_elsewhere", "noted", "quote", "sqlite3"]
 
 E = TypeVar("E", bound=Exception)
+
+_BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED
 
 # PRAGMA table_list, by which shadow and virtual tables are told apart.
 MINIMUM_SQLITE = (3, 37, 0)
@@ -22,6 +24,11 @@ MINIMUM_SQLITE = (3, 37, 0)
 def quote(identifier: str) -> str:
     """Return the identifier in double quotes, as SQL wants it."""
     return '"' + identifier.replace('"', '""') + '"'
+
+
+def locked_elsewhere(error: BaseException) -> bool:
+    """Whether SQLite's error means that somebody else has the lock: later, not never."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
 
 
 def noted(error: E, sql: str) -> E:

@@ -17,6 +17,7 @@ from reactive_sqlite import Database, DatabaseReplaced, create_effect, sqlite3
 from tests.recorder import Recorder
 
 COMMITS = 1000
+CREATE_TEMP_TRIGGER = 5  # the code by which the authorizer is asked
 
 # Commits one row for each line that it reads, so that every commit has to be noticed by itself.
 PYTHON_WRITER = """
@@ -155,3 +156,56 @@ def test_a_removed_file_ends_every_observable_with_an_error(db: Database, path: 
     path.unlink()
     with pytest.raises(DatabaseReplaced):
         count.wait(lambda value: value == "never", timeout=10)
+
+
+def rollback_journal(path: Path) -> sqlite3.Connection:
+    """Make a database with a rollback journal, where one writer keeps even readers out."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TABLE n (i INTEGER PRIMARY KEY)")
+    return other
+
+
+def test_a_file_that_another_process_has_locked_is_looked_at_later_and_in_silence(
+    path: Path,
+) -> None:
+    reported: list[BaseException] = []
+    other = rollback_journal(path)
+    with Database(path, watch=False, busy_timeout=0, on_observer_error=reported.append) as db:
+        seen = Recorder[int]()
+        db.observe_value("SELECT count(*) FROM n").subscribe(seen)
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("INSERT INTO n VALUES (1)")
+        assert not db.broker.check()
+        other.execute("COMMIT")
+        assert db.broker.check()
+        assert (seen.values, reported) == ([0, 1], [])
+    other.close()
+
+
+@pytest.mark.parametrize("definition", ["CREATE TABLE other (i)", "ALTER TABLE n ADD COLUMN v"])
+def test_a_lock_taken_right_after_our_commit_never_makes_the_commit_raise(
+    path: Path, definition: str
+) -> None:
+    reported: list[BaseException] = []
+    other = rollback_journal(path)
+    with Database(path, watch=False, busy_timeout=0, on_observer_error=reported.append) as db:
+        seen = Recorder[int]()
+        db.observe_value("SELECT count(*) FROM n").subscribe(seen)
+
+        def lock_before_our_triggers_are_made_anew(code: int, *_: object) -> int:
+            if code == CREATE_TEMP_TRIGGER and not other.in_transaction:
+                other.execute("BEGIN EXCLUSIVE")
+            return 0
+
+        db.conn.set_authorizer(lock_before_our_triggers_are_made_anew)
+        db.execute("INSERT INTO n VALUES (1)")
+        db.execute(definition)
+        db.conn.set_authorizer(None)
+        assert other.in_transaction, "the lock was taken in the midst of our work"
+        other.execute("INSERT INTO n (i) VALUES (2)")
+        other.execute("COMMIT")
+        assert db.broker.check()
+        assert seen.last == 2
+        db.execute("INSERT INTO n (i) VALUES (3)")
+        assert (seen.last, reported) == (3, [])
+    other.close()
