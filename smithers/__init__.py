@@ -1,4 +1,4 @@
-"""Workflow state in SQLite: key-value with history, time travel and live observation.
+"""Workflows in SQLite: state with history and time travel, executions, agents, memories.
 
 Names load on first use, so that importing this package opens nothing and loads no heavy library.
 """
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from smithers.aio import (
+        AsyncExecutions,
+        AsyncPhases,
         AsyncSmithersDB,
         AsyncStateKey,
         AsyncStateStore,
@@ -18,33 +20,68 @@ if TYPE_CHECKING:
     from smithers.db import SmithersDB, create_smithers_db
     from smithers.errors import (
         CannotOpen,
+        ExecutionBusy,
+        InvalidStatus,
+        NoCurrentExecution,
         NotADatabase,
         NotFound,
+        OwnershipLost,
         ReadOnly,
         SchemaTooNew,
         SmithersError,
         StateTypeError,
         TransitionNotFound,
     )
-    from smithers.records import StateEntry, Transition
+    from smithers.records import (
+        Agent,
+        Commit,
+        Execution,
+        Memory,
+        Phase,
+        Review,
+        Snapshot,
+        StateEntry,
+        Step,
+        ToolCall,
+        Transition,
+    )
+    from smithers.storage.executions import Executions
     from smithers.storage.keys import StateKey
+    from smithers.storage.phases import Phases
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
+    "AsyncExecutions",
+    "AsyncPhases",
     "AsyncSmithersDB",
     "AsyncStateKey",
     "AsyncStateStore",
     "CannotOpen",
+    "Commit",
+    "Execution",
+    "ExecutionBusy",
+    "Executions",
+    "InvalidStatus",
+    "Memory",
+    "NoCurrentExecution",
     "NotADatabase",
     "NotFound",
+    "OwnershipLost",
+    "Phase",
+    "Phases",
     "ReadOnly",
+    "Review",
     "SchemaTooNew",
     "SmithersDB",
     "SmithersError",
+    "Snapshot",
     "StateEntry",
     "StateKey",
     "StateTypeError",
+    "Step",
+    "ToolCall",
     "Transition",
     "TransitionNotFound",
     "create_async_smithers_db",
@@ -53,24 +90,47 @@ __all__ = [
 
 _ERRORS = (
     "CannotOpen",
+    "ExecutionBusy",
+    "InvalidStatus",
+    "NoCurrentExecution",
     "NotADatabase",
     "NotFound",
+    "OwnershipLost",
     "ReadOnly",
     "SchemaTooNew",
     "SmithersError",
     "StateTypeError",
     "TransitionNotFound",
 )
+_RECORDS = (
+    "Agent",
+    "Commit",
+    "Execution",
+    "Memory",
+    "Phase",
+    "Review",
+    "Snapshot",
+    "StateEntry",
+    "Step",
+    "ToolCall",
+    "Transition",
+)
+_FACES = (
+    "AsyncExecutions",
+    "AsyncPhases",
+    "AsyncSmithersDB",
+    "AsyncStateKey",
+    "AsyncStateStore",
+    "create_async_smithers_db",
+)
 _HOMES = {
     **dict.fromkeys(_ERRORS, "smithers.errors"),
-    "AsyncSmithersDB": "smithers.aio",
-    "AsyncStateKey": "smithers.aio",
-    "AsyncStateStore": "smithers.aio",
+    **dict.fromkeys(_RECORDS, "smithers.records"),
+    **dict.fromkeys(_FACES, "smithers.aio"),
+    "Executions": "smithers.storage.executions",
+    "Phases": "smithers.storage.phases",
     "SmithersDB": "smithers.db",
-    "StateEntry": "smithers.records",
     "StateKey": "smithers.storage.keys",
-    "Transition": "smithers.records",
-    "create_async_smithers_db": "smithers.aio",
     "create_smithers_db": "smithers.db",
 }
 

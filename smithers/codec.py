@@ -123,6 +123,25 @@ def check_trigger(trigger: object) -> None:
     _check_text(trigger, "a trigger")
 
 
+def check_text(text: object, name: str, *, empty: bool = False) -> None:
+    """Refuse what cannot be a text column: TypeError unless text, ValueError outside UTF-8.
+
+    `name` says in errors what it is (`the name of an execution`).
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is a str, not {type(text).__name__}: {_shown(text)}")
+    if not text and not empty:
+        raise ValueError(f"{name} is not empty")
+    if "\0" in text or not text.isascii():
+        _check_text(text, name)
+
+
+def check_limit(limit: object, *, name: str = "limit") -> None:
+    """Refuse what is no number of rows: ValueError unless None (all) or a whole one from 0 up."""
+    if limit is not None and (type(limit) is not int or not 0 <= limit < 2**63):
+        raise ValueError(f"{name} is a number of rows from 0 up, or None, not {limit!r}")
+
+
 class _Plain:
     """Copies a value into what `json` writes without guessing, checking it on the way.
 

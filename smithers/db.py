@@ -16,12 +16,15 @@ from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, utc_now
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
-from smithers.journal import Journal, WorkflowDatabase
+from smithers.journal import Journal
 from smithers.schema import SCHEMA_VERSION, migrate, version
+from smithers.storage.executions import Executions
 from smithers.storage.history import StateHistory
 from smithers.storage.keys import StateKeys
+from smithers.storage.phases import Phases
 from smithers.storage.reports import Parameters, Reports
 from smithers.storage.state import StateStore
+from smithers.workspace import WorkflowDatabase, workspace
 
 DEFAULT_PATH = ".smithers/data"
 FILE_NAME = "db.sqlite"
@@ -51,12 +54,16 @@ class SmithersDB:
         self, database: WorkflowDatabase, *, path: Path | None = None, clock: Clock = utc_now
     ) -> None:
         read_only = database.conn.read_only
-        journal = Journal(database, clock=clock, read_only=read_only)
+        shared = workspace(database, clock, read_only=read_only)
+        journal = Journal(shared)
         if not read_only:
             journal.follow_foreign_writes()
         self.path = path
         self.database = database
         self.state = State(journal)
+        self.execution = self.executions = Executions(shared)
+        self.phases = Phases(shared)
+        self._context = shared.context
         self._reports = Reports(database, read_only=read_only)
 
     def __enter__(self) -> SmithersDB:
@@ -71,8 +78,18 @@ class SmithersDB:
         self.close()
 
     def close(self) -> None:
-        """Complete all observables and close the file; later calls raise `DatabaseClosed`."""
-        self.database.close()
+        """Give back what this run owns and close the file; later calls raise `DatabaseClosed`.
+
+        Observables are completed. Executions that run go on being `running`, for `resume`; those
+        that were asked to be cancelled are cancelled.
+        """
+        if self.database.closed:
+            return
+        try:
+            self.executions.let_go()
+        finally:
+            self._context.close()
+            self.database.close()
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Group several calls: one commit, one notification; an exception undoes them all.

@@ -3,6 +3,10 @@
     SmithersError
     ├── NotFound                no row answers to that id
     │   └── TransitionNotFound  no transition does
+    ├── InvalidStatus           a row has ended, so that cannot be done to it any more
+    ├── ExecutionBusy           another live run owns the execution
+    ├── OwnershipLost           this run owned the execution, and another one has taken it over
+    ├── NoCurrentExecution      nothing runs below which the row could stand
     ├── ReadOnly                a write on a database opened with read_only=True
     ├── StateTypeError          a stored value is not what its reader can take
     └── CannotOpen              nothing was opened, and nothing on disk was changed
@@ -44,6 +48,56 @@ class TransitionNotFound(NotFound):
 
     def __init__(self, id: object) -> None:
         super().__init__("transition", id)
+
+
+class InvalidStatus(SmithersError):
+    """A row has ended, or its status forbids what was asked; nothing was written.
+
+    Attributes:
+        id: the id of the row.
+        status: the status it has.
+    """
+
+    def __init__(self, kind: str, id: str, status: str, action: str) -> None:
+        super().__init__(f"cannot {action} {kind} {id!r}: it is {status}")
+        self.id = id
+        self.status = status
+
+
+class ExecutionBusy(SmithersError):
+    """Another live run owns an execution; nothing was written.
+
+    Attributes:
+        id: the id of the execution.
+        owner: who owns it, as `host:pid`.
+    """
+
+    def __init__(self, id: str, owner: str, advice: str = "") -> None:
+        super().__init__(f"execution {id!r} is owned by another live run, {owner}{advice}")
+        self.id = id
+        self.owner = owner
+
+
+class OwnershipLost(SmithersError):
+    """Another run has taken an execution over, so the write was refused.
+
+    Attributes:
+        id: the id of the execution.
+    """
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"execution {id!r} is no longer owned by this run: another took it over")
+        self.id = id
+
+
+class NoCurrentExecution(SmithersError):
+    """A phase or a step was started, and no execution runs here below which it could stand."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"a {kind} stands below an execution, and none runs here: "
+            "call db.execution.start, or pass execution_id"
+        )
 
 
 class ReadOnly(SmithersError):

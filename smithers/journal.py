@@ -2,28 +2,29 @@
 
 A change is one INSERT into `transitions`; the schema applies it to `state` in the same statement,
 so value and history cannot part. A transaction of ours numbers its transitions as one commit: when
-the outermost ends, whatever it wrote, by this journal or by plain SQL, gets one `"commit"`.
+the outermost ends, whatever it wrote, by this journal or by plain SQL, gets one `"commit"` (see
+`workspace`). Written below an execution, it carries that and the agent, and is fenced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from reactive_sqlite.database import Database
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.tables import Table
 from reactive_sqlite.trail import Trail
-from smithers.clock import Clock, from_text, to_text, utc_now
+from smithers.clock import from_text, to_text
 from smithers.codec import decode, same_json
-from smithers.errors import ReadOnly, StateTypeError
+from smithers.errors import OwnershipLost, StateTypeError
 from smithers.ids import transition_id
+from smithers.ownership import FENCE
 from smithers.records import Transition
-from smithers.schema import NEXT_COMMIT
+from smithers.schema.history import NEXT_COMMIT
+from smithers.workspace import Workspace
 
 COLUMNS = (
     'seq, key, previous_value, value, "trigger", timestamp, execution_id, agent_id, deleted, '
@@ -31,15 +32,19 @@ COLUMNS = (
 )
 
 # By position: named parameters are looked up one by one at every call.
-_INSERT = f"""
-    INSERT INTO transitions
-        (key, previous_value, value, "trigger", timestamp, deleted, "commit", apply)
-    VALUES (?, (SELECT value FROM state WHERE key = ?), ?, ?, ?, ?, coalesce(?, {NEXT_COMMIT}), 1)
-    RETURNING seq, previous_value, "commit"
+_COLUMNS_SET = (
+    'key, previous_value, value, "trigger", timestamp, deleted, execution_id, agent_id, "commit", '
+    "apply"
+)
+_VALUES = f"""
+    ?, (SELECT value FROM state WHERE key = ?), ?, ?, ?, ?, ?, ?, coalesce(?, {NEXT_COMMIT}), 1
 """
+_RETURNING = 'RETURNING seq, previous_value, "commit"'
+_INSERT = f"INSERT INTO transitions ({_COLUMNS_SET}) VALUES ({_VALUES}) {_RETURNING}"
+_FENCED_INSERT = (
+    f"INSERT INTO transitions ({_COLUMNS_SET}) SELECT {_VALUES} WHERE {FENCE} {_RETURNING}"
+)
 _VALUE = "SELECT value FROM state WHERE key = ?"
-_NEXT = f"SELECT {NEXT_COMMIT}"
-_GROUP = 'UPDATE transitions SET "commit" = :commit WHERE seq > :commit AND "commit" <> :commit'
 _STATE = "SELECT key, value FROM state"
 _TRAIL = Trail(
     ("main", "state"),
@@ -47,41 +52,6 @@ _TRAIL = Trail(
     newest="SELECT max(seq) FROM (SELECT seq FROM sqlite_sequence WHERE name = 'transitions')",
     entries="SELECT seq, key FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?",
 )
-
-
-class WorkflowDatabase(Database):
-    """A `Database` whose outermost transactions number their transitions as one commit.
-
-    Attributes:
-        numbering: whether they do; False until the tables are there.
-    """
-
-    numbering = False
-    _commit: int | None = None
-
-    @property
-    def commit_number(self) -> int | None:
-        """The number of this thread's commit under way, or None outside `transaction()`."""
-        number = self._commit
-        # Another thread's number must not be taken along into the wait for its end.
-        return number if number is None or self.conn.owned_here() else None
-
-    @contextmanager
-    def transaction(self) -> Generator[WorkflowDatabase]:
-        """Group writes: one commit, one notification; nested ones are savepoints."""
-        with super().transaction():
-            if not self.numbering or self._commit is not None or self.conn.read_only:
-                yield self
-                return
-            # The lock is ours until the end, so nobody else counts on from here.
-            self._commit = self.conn.execute(_NEXT).fetchone()[0]
-            try:
-                yield self
-                self.conn.execute(_GROUP, {"commit": self._commit})
-            finally:
-                self._commit = None
-
-    atomic = transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +66,11 @@ class Change:
 class Journal:
     """Write changes of the state as transitions, all the changes of a call in one commit."""
 
-    def __init__(
-        self, database: WorkflowDatabase, *, clock: Clock = utc_now, read_only: bool = False
-    ) -> None:
-        self.database = database
-        self._clock = clock
-        self._read_only = read_only
+    def __init__(self, workspace: Workspace) -> None:
+        self.database = workspace.database
+        self._workspace = workspace
         # Kept, since `database.table` asks each time whether the name is that of a view.
-        self._values = Table(database, "state")
+        self._values = Table(workspace.database, "state")
 
     def follow_foreign_writes(self) -> None:
         """Learn from the transitions which keys other programs have written.
@@ -128,12 +95,12 @@ class Journal:
     ) -> Transition:
         """Write one change and return its transition; `value` is what `text` decodes to."""
         self.check_writable("change state", key)
-        return self._insert(key, text, value, trigger, self._now())
+        return self._insert(key, text, value, trigger, self._workspace.now())
 
     def record_all(self, changes: Iterable[Change], trigger: str | None) -> list[Transition]:
         """Write several changes in order: all or nothing, one commit, one moment."""
         self.check_writable("change the state")
-        now = self._now()
+        now = self._workspace.now()
         with self.database.transaction():
             return [
                 self._insert(change.key, change.text, change.value, trigger, now)
@@ -157,20 +124,27 @@ class Journal:
 
     def check_writable(self, action: str, key: str | None = None) -> None:
         """Raise ReadOnly, before anything else happens, where nothing can be written."""
-        if self._read_only:
-            raise ReadOnly(action if key is None else f"{action} {key!r}")
-
-    def _now(self) -> datetime:
-        moment = self._clock()
-        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+        self._workspace.check_writable(action if key is None else f"{action} {key!r}")
 
     def _insert(
         self, key: str, text: str | None, value: Any, trigger: str | None, now: datetime
     ) -> Transition:
         deleted = text is None
         database = self.database
-        values = (key, key, text, trigger, to_text(now), deleted, database.commit_number)
-        seq, previous, commit = database.conn.execute(_INSERT, values).fetchone()
+        execution_id, agent_id = self._workspace.cause()
+        values = (
+            *(key, key, text, trigger, to_text(now), deleted, execution_id, agent_id),
+            database.commit_number,
+        )
+        fence = self._workspace.ownership.fence(execution_id)
+        if fence[0] is None:
+            row = database.conn.execute(_INSERT, values).fetchone()
+        else:
+            row = database.conn.execute(_FENCED_INSERT, (*values, *fence)).fetchone()
+        if row is None:
+            assert execution_id is not None
+            raise OwnershipLost(execution_id)
+        seq, previous, commit = row
         return Transition(
             id=transition_id(seq),
             seq=seq,
@@ -179,8 +153,8 @@ class Journal:
             value=value,
             trigger=trigger,
             timestamp=now,
-            execution_id=None,
-            agent_id=None,
+            execution_id=execution_id,
+            agent_id=agent_id,
             deleted=deleted,
             commit=commit,
         )

@@ -44,3 +44,221 @@ class Transition:
     agent_id: str | None
     deleted: bool
     commit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One run of a workflow.
+
+    `status` is one of running, completed, failed, cancelled, interrupted. `owner` is the run that
+    has it, or had it last, as `host:pid`; `is_live` says whether that one lives and owns it still,
+    as it was when the record was read. `duration_ms` is in milliseconds, None before the end.
+    `total_tokens_used` counts input and output, not the cache; `total_cost_usd` is in US dollars.
+
+    >>> db.execution.get(id).status
+    'running'
+    """
+
+    id: str
+    name: str
+    file_path: str | None
+    status: str
+    config: Any
+    result: Any
+    error: str | None
+    owner: str | None
+    is_live: bool
+    cancel_requested_at: datetime | None
+    cancel_reason: str | None
+    started_at: datetime
+    completed_at: datetime | None
+    created_at: datetime
+    duration_ms: int | None
+    total_iterations: int
+    total_agents: int
+    total_tool_calls: int
+    total_tokens_used: int
+    total_cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One phase of an execution; `status` is running, completed, failed or skipped.
+
+    >>> db.phases.get(id).iteration
+    0
+    """
+
+    id: str
+    execution_id: str
+    name: str
+    iteration: int
+    status: str
+    error: str | None
+    started_at: datetime
+    completed_at: datetime | None
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step, of a phase or of the execution itself; `status` as of a phase.
+
+    >>> db.steps.get(id).result
+    {'tests': 12}
+    """
+
+    id: str
+    execution_id: str
+    phase_id: str | None
+    name: str
+    status: str
+    result: Any
+    error: str | None
+    snapshot_before: str | None
+    snapshot_after: str | None
+    commit_created: str | None
+    started_at: datetime
+    completed_at: datetime | None
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One run of a model; `status` is running, completed, failed or cancelled.
+
+    `output` is the text of its result, while it runs the text so far. Tokens are counted as the
+    model bills them, `cost_usd` is in US dollars.
+
+    >>> db.agents.get(id).tokens_output
+    500
+    """
+
+    id: str
+    execution_id: str | None
+    phase_id: str | None
+    step_id: str | None
+    parent_agent_id: str | None
+    model: str
+    system_prompt: str | None
+    prompt: str
+    status: str
+    output: str | None
+    structured: Any
+    error: str | None
+    session_id: str | None
+    turns: int
+    tokens_input: int
+    tokens_output: int
+    tokens_cache_read: int
+    tokens_cache_write: int
+    cost_usd: float
+    started_at: datetime
+    completed_at: datetime | None
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool by an agent; `status` as of an agent.
+
+    `output_size` is in bytes of UTF-8. Listings leave `output` out (None) above 64 KB of it:
+    `db.tools.get_output` has it whole.
+
+    >>> db.tools.get(id).summary
+    'Edited src/main.py: added 15 lines'
+    """
+
+    id: str
+    agent_id: str
+    execution_id: str | None
+    name: str
+    input: Any
+    output: Any
+    output_size: int | None
+    summary: str | None
+    status: str
+    error: str | None
+    started_at: datetime
+    completed_at: datetime | None
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Something worth knowing beyond one run; see `db.memories` for categories and scopes.
+
+    >>> db.memories.get("fact", "api-endpoint").content
+    'The API endpoint is at /api/v2/users'
+    """
+
+    id: str
+    category: str
+    scope: str
+    key: str
+    content: str
+    confidence: float
+    source: str | None
+    execution_id: str | None
+    created_at: datetime
+    updated_at: datetime
+    accessed_at: datetime | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A commit of version control (`vcs_type` git or jj), logged during a workflow.
+
+    >>> db.vcs.commits()[0].files_changed
+    3
+    """
+
+    id: str
+    execution_id: str | None
+    agent_id: str | None
+    vcs_type: str
+    hash: str
+    change_id: str | None
+    message: str
+    author: str | None
+    timestamp: datetime
+    files_changed: int | None
+    insertions: int | None
+    deletions: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A snapshot of the working copy.
+
+    >>> db.vcs.snapshots()[0].description
+    'Before refactoring'
+    """
+
+    id: str
+    execution_id: str | None
+    snapshot_id: str
+    description: str | None
+    timestamp: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """A review of a commit or of anything else that `target` names.
+
+    >>> db.vcs.blocking_reviews()[0].issues
+    [{'severity': 'high', 'file': 'auth.py'}]
+    """
+
+    id: str
+    execution_id: str | None
+    agent_id: str | None
+    review_id: str
+    target: str
+    approved: bool
+    blocking: bool
+    resolved_at: datetime | None
+    summary: str
+    issues: list[Any]
+    timestamp: datetime

@@ -69,11 +69,16 @@ ROWS = {
     "smithers.records": 7,
     "smithers.clock": 7,
     "smithers.ids": 7,
+    "smithers.process": 7,  # which process this is, and which others live
+    "smithers.failure": 7,  # what went wrong, as text
     "smithers.codec": 7,
     "smithers.schema": 8,
     "smithers.context": 8,
     "smithers.ownership": 8,
     "smithers.journal": 8,
+    "smithers.workspace": 8,  # what the storage classes of a handle share
+    "smithers.parents": 8,  # below what a new row stands
+    "smithers.rows": 8,  # rows with a life, started and ended
     "smithers.shapes": 8,  # what the values of a type look like in JSON
     "smithers.accessor": 8,  # the reading half of a signal pair
     "smithers.storage": 9,
@@ -106,7 +111,10 @@ IO_MODULES = frozenset(
         *("sqlite_utils", "subprocess", "tempfile", "urllib", "watchfiles"),
     }
 )
-SQL_ROOMS = ("smithers.schema", "smithers.ownership", "smithers.journal", "smithers.storage")
+SQL_ROOMS = (
+    *("smithers.schema", "smithers.ownership", "smithers.journal", "smithers.storage"),
+    *("smithers.workspace", "smithers.parents", "smithers.rows"),
+)
 PRINTING_ROOMS = ("smithers.cli", "smithers.demo")
 HEAVY = ("click", "pydantic", "reactivex", "rich", "sqlglot", "sqlite_utils", "watchfiles")
 

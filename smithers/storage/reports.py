@@ -9,8 +9,8 @@ from typing import Any
 from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from smithers.errors import ReadOnly
-from smithers.journal import WorkflowDatabase
 from smithers.schema import TABLES
+from smithers.workspace import WorkflowDatabase
 
 # Whether it is worth asking: it may also stand inside a string.
 _NUMBERED = re.compile(r"\$|\?[0-9]")

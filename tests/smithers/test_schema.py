@@ -13,13 +13,13 @@ import sqlite_utils
 
 from smithers.schema import (
     APPLICATION_ID,
-    NEXT_COMMIT,
     SCHEMA_VERSION,
     TABLES,
     migrate,
     migrations,
     version,
 )
+from smithers.schema.history import NEXT_COMMIT
 
 OWN = f"""
     INSERT INTO transitions

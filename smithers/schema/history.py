@@ -1,4 +1,4 @@
-"""All tables and triggers, as migrations: what a database file of this package holds.
+"""The state and its history: their tables, and the triggers that keep the two in step.
 
 How history is written. Our own code inserts one row into `transitions` with `apply = 1`; a trigger
 applies it to `state` and leaves its `seq` there. The triggers of `state` record what other programs
@@ -14,60 +14,14 @@ the same number there. Our own transactions hand the number on (see `journal`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from smithers.schema.times import NOW as _NOW
 
-if TYPE_CHECKING:
-    from sqlite_utils import Database
-    from sqlite_utils.migrations import Migrations
-
-SCHEMA_VERSION = 1
-# "smth", in the header of every file that this package made.
-APPLICATION_ID = 0x736D7468
-TABLES = ("state", "transitions")
-
-_NOW = "strftime('%Y-%m-%dT%H:%M:%f', 'now') || '000Z'"
 NEXT_COMMIT = "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'transitions'), 0) + 1"
 _NEWEST = "(SELECT max(seq) FROM transitions)"
 _KNOWN = f"""EXISTS (
     SELECT 1 FROM transitions
     WHERE seq = new.seq AND seq = {_NEWEST} AND key = new.key AND value IS new.value
 )"""
-
-
-def migrations() -> Migrations:
-    """List every step from an empty file to the present schema."""
-    from sqlite_utils.migrations import Migrations
-
-    steps = Migrations("smithers")
-
-    @steps(name="0001_state_and_history")
-    def _state_and_history(db: Database) -> None:
-        for statement in (*_STATE_AND_TRANSITIONS, *_OWN_CHANGES, *_FOREIGN_CHANGES):
-            db.conn.execute(statement)
-
-    return steps
-
-
-def migrate(db: Database) -> None:
-    """Bring the schema up to date; of several processes at once, one does it and the rest see it.
-
-    Call it inside a transaction that holds the write lock.
-    """
-    marks = _marks(db)
-    migrations().apply(db)
-    # The header belongs to us only where nobody else has written it.
-    if marks in ((0, 0), (APPLICATION_ID, marks[1])):
-        db.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.conn.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-
-def version(db: Database) -> int:
-    """Tell the version of the schema in a file: 0 for none of ours, maybe more than we know."""
-    steps = migrations()
-    application, marked = _marks(db)
-    applied = len(steps.applied(db))
-    return max(applied, marked) if application == APPLICATION_ID else applied
-
 
 _STATE_AND_TRANSITIONS = (
     f"""
@@ -176,7 +130,4 @@ _FOREIGN_CHANGES = (
     """,
 )
 
-
-def _marks(db: Database) -> tuple[int, int]:
-    application = db.conn.execute("PRAGMA application_id").fetchone()[0]
-    return application, db.conn.execute("PRAGMA user_version").fetchone()[0]
+HISTORY = (*_STATE_AND_TRANSITIONS, *_OWN_CHANGES, *_FOREIGN_CHANGES)

@@ -1,0 +1,33 @@
+"""What went wrong, as the text that a record keeps."""
+
+from __future__ import annotations
+
+import traceback
+
+
+def error_text(error: object) -> str:
+    """Write an exception as "Type: message" and its traceback below; text stays as it is.
+
+    Raises TypeError for anything else. What UTF-8 cannot write, and NUL, is escaped.
+    """
+    if isinstance(error, BaseException):
+        return _writable(_described(error))
+    if isinstance(error, str):
+        return _writable(error)
+    raise TypeError(f"an error is an exception or a str, not {type(error).__name__}")
+
+
+def _described(error: BaseException) -> str:
+    name = type(error).__qualname__
+    try:
+        message = str(error)
+    except Exception as broken:
+        message = f"(its message cannot be read: {type(broken).__name__})"
+    head = f"{name}: {message}" if message else name
+    if error.__traceback__ is None and error.__cause__ is None and error.__context__ is None:
+        return head
+    return f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}"
+
+
+def _writable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

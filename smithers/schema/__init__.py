@@ -1,0 +1,79 @@
+"""All tables and triggers, as migrations: what a database file of this package holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smithers.schema.executions import EXECUTIONS
+from smithers.schema.history import HISTORY
+from smithers.schema.vcs import VCS
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+    from sqlite_utils.migrations import Migrations
+
+# "smth", in the header of every file that this package made.
+APPLICATION_ID = 0x736D7468
+TABLES = (
+    "executions",
+    "phases",
+    "steps",
+    "agents",
+    "tool_calls",
+    "state",
+    "transitions",
+    "commits",
+    "snapshots",
+    "reviews",
+)
+
+# Every step from an empty file to the present schema. One that has been released never changes.
+STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("0001_state_and_history", HISTORY),
+    ("0002_executions", EXECUTIONS),
+    ("0003_vcs", VCS),
+)
+SCHEMA_VERSION = len(STEPS)
+
+
+def migrations() -> Migrations:
+    """List every step from an empty file to the present schema."""
+    from sqlite_utils.migrations import Migrations
+
+    steps = Migrations("smithers")
+    for name, statements in STEPS:
+        _add(steps, name, statements)
+    return steps
+
+
+def migrate(db: Database) -> None:
+    """Bring the schema up to date; of several processes at once, one does it and the rest see it.
+
+    Call it inside a transaction that holds the write lock.
+    """
+    marks = _marks(db)
+    migrations().apply(db)
+    # The header belongs to us only where nobody else has written it.
+    if marks in ((0, 0), (APPLICATION_ID, marks[1])):
+        db.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.conn.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def version(db: Database) -> int:
+    """Tell the version of the schema in a file: 0 for none of ours, maybe more than we know."""
+    steps = migrations()
+    application, marked = _marks(db)
+    applied = len(steps.applied(db))
+    return max(applied, marked) if application == APPLICATION_ID else applied
+
+
+def _add(steps: Migrations, name: str, statements: tuple[str, ...]) -> None:
+    @steps(name=name)
+    def _step(db: Database) -> None:
+        for statement in statements:
+            db.conn.execute(statement)
+
+
+def _marks(db: Database) -> tuple[int, int]:
+    application = db.conn.execute("PRAGMA application_id").fetchone()[0]
+    return application, db.conn.execute("PRAGMA user_version").fetchone()[0]

@@ -1,0 +1,360 @@
+"""Executions: the runs of a workflow, from start to end, and who owns each."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from typing import Any, overload
+
+from reactive_sqlite.observation import ObservableQuery
+from smithers.clock import to_text
+from smithers.codec import check_text, encode
+from smithers.context import Frame
+from smithers.errors import InvalidStatus, NotFound
+from smithers.failure import error_text
+from smithers.ids import new_id
+from smithers.process import Process, this_process
+from smithers.records import Execution
+from smithers.rows import Rows, json_or_none, moment, moment_or_none
+from smithers.schema.executions import ENDED, EXECUTION_STATUSES
+from smithers.schema.times import duration
+from smithers.workspace import Workspace
+
+_OWN = """id, name, file_path, status, config, result, error, owner, cancel_requested_at,
+    cancel_reason, started_at, completed_at, created_at, duration_ms, total_iterations,
+    total_agents, total_tool_calls, total_tokens_used, total_cost_usd"""
+# Not `expires` nor `beat`: a heartbeat is no change of what is observed.
+_OWNER = "host, boot, namespace, pid, process_start"
+_SOURCE = "executions LEFT JOIN _smithers_leases ON _smithers_leases.execution_id = executions.id"
+_INSERT = """
+    INSERT INTO executions (id, name, file_path, status, config, owner, started_at, created_at)
+    VALUES (?, ?, ?, 'running', ?, ?, ?, ?)
+"""
+_END = f"""
+    UPDATE executions SET
+        status = ?, result = coalesce(?, result), error = ?, completed_at = ?,
+        duration_ms = {duration("started_at", "?")},
+        cancel_requested_at = CASE ? WHEN 'cancelled' THEN coalesce(cancel_requested_at, ?)
+            ELSE cancel_requested_at END,
+        cancel_reason = coalesce(?, cancel_reason)
+    WHERE id = ?
+"""
+_REQUEST = """
+    UPDATE executions SET
+        cancel_requested_at = coalesce(cancel_requested_at, ?),
+        cancel_reason = coalesce(cancel_reason, ?)
+    WHERE id = ?
+"""
+_RESUME = "UPDATE executions SET status = 'running', owner = ?, error = NULL WHERE id = ?"
+_STATUS = "SELECT status, cancel_requested_at FROM executions WHERE id = ?"
+_INCOMPLETE = """
+    SELECT id FROM executions
+    WHERE status IN ('running', 'interrupted') AND cancel_requested_at IS NULL {name}
+    ORDER BY seq DESC
+"""
+
+
+class Executions:
+    """Runs of a workflow.
+
+    Whoever starts or resumes an execution owns it, by a lease that a heartbeat renews; nobody else
+    can end it while that run lives. Unknown ids raise NotFound, ended rows InvalidStatus, and
+    nothing is written then.
+
+    >>> id = db.execution.start("Feature", "scripts/feature.py")
+    >>> db.execution.complete(id, {"summary": "done"})
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._database = workspace.database
+        self._ownership = workspace.ownership
+        self._rows = Rows(
+            workspace,
+            "execution",
+            "executions",
+            f"{_OWN}, {_OWNER}, expires",
+            self._record,
+            source=_SOURCE,
+            order="seq DESC",
+        )
+        self._observed = Rows(
+            workspace,
+            "execution",
+            "executions",
+            f"{_OWN}, {_OWNER}",
+            self._record,
+            source=_SOURCE,
+            order="seq DESC",
+        )
+
+    def start(
+        self, name: str, file_path: str | os.PathLike[str] | None = None, config: Any = None
+    ) -> str:
+        """Start an execution that this run owns, and return its id.
+
+        `file_path` names the script, `config` is any JSON. What is started next, here or in tasks
+        made from here, stands below it.
+
+        >>> db.execution.start("Feature", "scripts/feature.py", {"retries": 2})
+        '01890a5d-ac96-774b-bcce-b302099a8057'
+        """
+        return self.begin(name, file_path, config).enter()
+
+    def begin(
+        self, name: str, file_path: str | os.PathLike[str] | None = None, config: Any = None
+    ) -> Frame:
+        """Start an execution as `start` does, without letting it run in this context."""
+        check_text(name, "the name of an execution")
+        path = None if file_path is None else os.fspath(file_path)
+        if path is not None:
+            check_text(path, "the file path of an execution")
+        text = None if config is None else encode(config, name="the config of an execution")
+        self._workspace.check_writable(f"start execution {name!r}")
+        id = new_id()
+        now = to_text(self._workspace.now())
+        with self._database.transaction():
+            self._database.on_rollback(lambda: self._ownership.forget(id))
+            values = (id, name, path, text, str(this_process()), now, now)
+            self._database.conn.execute(_INSERT, values)
+            self._ownership.take(id)
+        return self._workspace.started("execution", id, id)
+
+    def complete(self, id: str, result: Any = None) -> None:
+        """End an execution as completed; `result` is any JSON.
+
+        What is still open below it ends with it: phases and steps as failed, agents and tool calls
+        as cancelled. Raises ExecutionBusy while another live run owns it.
+
+        >>> db.execution.complete(id, {"summary": "Feature implemented"})
+        """
+        text = None if result is None else encode(result, name="the result of an execution")
+        self._end(id, "completed", "complete", result=text)
+
+    def fail(self, id: str, error: BaseException | str) -> None:
+        """End an execution as failed, with an exception or a text; see `complete`.
+
+        >>> db.execution.fail(id, "Tests failed")
+        """
+        self._end(id, "failed", "fail", error=error_text(error))
+
+    def cancel(self, id: str, reason: str | None = None) -> None:
+        """Cancel an execution, or ask the live run that owns it to.
+
+        Owned by another live run it only gets `cancel_requested_at` and `cancel_reason`, which its
+        owner can observe; it is cancelled when that one closes its handle or dies.
+
+        >>> db.execution.cancel(id, "no longer wanted")
+        """
+        if reason is not None:
+            check_text(reason, "the reason of a cancellation", empty=True)
+        check_text(id, "the id of an execution")
+        self._workspace.check_writable(f"cancel execution {id!r}")
+        with self._database.transaction():
+            self._check_open(id, "cancel")
+            if self._ownership.owned_by_others(id):
+                now = to_text(self._workspace.now())
+                self._database.conn.execute(_REQUEST, (now, reason, id))
+            else:
+                self._write_end(id, "cancelled", reason=reason)
+
+    def current(self) -> Execution | None:
+        """Return the execution that runs here, else the newest running one of any process.
+
+        >>> db.execution.current().name
+        'Feature'
+        """
+        here = self._workspace.context.execution_id
+        found = None if here is None else self.get(here)
+        return found or self._rows.first({"status": "running"})
+
+    def get(self, id: str) -> Execution | None:
+        """Return an execution, None when there is none of that id.
+
+        >>> db.execution.get(id).status
+        'completed'
+        """
+        return self._rows.get(id)
+
+    def list(self, status: str | None = None, limit: int | None = 20) -> builtins.list[Execution]:
+        """List executions, newest first; `status` narrows them, `limit=None` lists all.
+
+        >>> [execution.name for execution in db.execution.list("failed")]
+        []
+        """
+        if status is None:
+            return self._rows.list(limit=limit)
+        if status not in EXECUTION_STATUSES:
+            raise ValueError(f"the status is one of {EXECUTION_STATUSES}, not {status!r}")
+        return self._rows.list({"status": status}, limit=limit)
+
+    @overload
+    def observe(self, id: str) -> ObservableQuery[Execution | None]: ...
+    @overload
+    def observe(self, id: None = None) -> ObservableQuery[builtins.list[Execution]]: ...
+    def observe(self, id: str | None = None) -> ObservableQuery[Any]:
+        """Observe one execution (None while there is none of that id), or what `list()` gives.
+
+        Heartbeats are no change.
+
+        >>> db.execution.observe(id).subscribe(print)
+        """
+        return self._observed.observe(limit=20) if id is None else self._observed.observe_one(id)
+
+    def find_incomplete(self, name: str | None = None) -> Execution | None:
+        """Return the newest running or interrupted execution that no other live run owns.
+
+        `name` narrows them to one name. One whose cancellation was requested is not to be resumed.
+
+        >>> incomplete = db.execution.find_incomplete()
+        """
+        if name is not None:
+            check_text(name, "the name of an execution")
+        sql = _INCOMPLETE.format(name="" if name is None else "AND name = ?")
+        values = () if name is None else (name,)
+        for (id,) in self._database.conn.execute(sql, values).fetchall():
+            if not self._ownership.owned_by_others(id):
+                return self.get(id)
+        return None
+
+    def resume(self, id: str) -> Execution:
+        """Take an incomplete execution over, so that this run owns it.
+
+        Of several at once exactly one succeeds, the others get ExecutionBusy. An earlier owner
+        that still lives gets OwnershipLost for whatever it writes below it from now on.
+
+        >>> db.execution.resume(incomplete.id).status
+        'running'
+        """
+        self.retake(id).enter()
+        found = self.get(id)
+        assert found is not None
+        return found
+
+    def retake(self, id: str) -> Frame:
+        """Take an execution over as `resume` does, without letting it run in this context."""
+        check_text(id, "the id of an execution")
+        self._workspace.check_writable(f"resume execution {id!r}")
+        with self._database.transaction():
+            status, cancelled = self._check_open(id, "resume")
+            if cancelled and not self._ownership.owned_by_others(id):
+                self._write_end(id, "cancelled")
+            else:
+                known = self._ownership.owns(id)
+                self._ownership.take(id)
+                if not known:
+                    self._database.on_rollback(lambda: self._ownership.forget(id))
+                self._database.conn.execute(_RESUME, (str(this_process()), id))
+                return self._workspace.started("execution", id, id)
+        raise InvalidStatus("execution", id, f"{status}, and to be cancelled", "resume")
+
+    def let_go(self) -> None:
+        """Give back what this run owns; what was asked to be cancelled is cancelled now."""
+        for id in self._ownership.owned():
+            with self._database.transaction():
+                row = self._database.conn.execute(_STATUS, (id,)).fetchone()
+                wanted = row is not None and row[1] is not None and row[0] not in ENDED
+                if wanted and not self._ownership.lost(id):
+                    self._write_end(id, "cancelled")
+        self._ownership.release()
+
+    def _end(
+        self,
+        id: str,
+        status: str,
+        action: str,
+        *,
+        result: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        check_text(id, "the id of an execution")
+        self._workspace.check_writable(f"{action} execution {id!r}")
+        with self._database.transaction():
+            self._ownership_before(id, action)
+            self._write_end(id, status, result=result, error=error)
+
+    def _ownership_before(self, id: str, action: str) -> None:
+        if self._database.conn.execute(_STATUS, (id,)).fetchone() is not None:
+            self._ownership.refuse_others(id)
+        self._check_open(id, action)
+
+    def _check_open(self, id: str, action: str) -> tuple[str, bool]:
+        row = self._database.conn.execute(_STATUS, (id,)).fetchone()
+        if row is None:
+            raise NotFound("execution", id)
+        if row[0] in ENDED:
+            raise InvalidStatus("execution", id, row[0], action)
+        return row[0], row[1] is not None
+
+    def _write_end(
+        self,
+        id: str,
+        status: str,
+        *,
+        result: str | None = None,
+        error: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        now = to_text(self._workspace.now())
+        values = (status, result, error, now, now, status, now, reason, id)
+        self._database.conn.execute(_END, values)
+        context, ownership = self._workspace.context, self._ownership
+        token = ownership.forget(id)
+        frame = context.started_here(id)
+        context.leave(id)
+        if token is not None:
+            self._database.on_rollback(lambda: ownership.remember(id, token))
+        if frame is not None:
+            self._database.on_rollback(lambda: context.reenter(frame))
+
+    def _record(
+        self,
+        id: str,
+        name: str,
+        file_path: str | None,
+        status: str,
+        config: str | None,
+        result: str | None,
+        error: str | None,
+        owner: str | None,
+        cancel_requested_at: str | None,
+        cancel_reason: str | None,
+        started_at: str,
+        completed_at: str | None,
+        created_at: str,
+        duration_ms: int | None,
+        total_iterations: int,
+        total_agents: int,
+        total_tool_calls: int,
+        total_tokens_used: int,
+        total_cost_usd: float,
+        host: str | None,
+        boot: str,
+        namespace: str,
+        pid: int,
+        process_start: str,
+        expires: float | None = None,
+    ) -> Execution:
+        holder = None if host is None else Process(host, boot, namespace, pid, process_start)
+        return Execution(
+            id=id,
+            name=name,
+            file_path=file_path,
+            status=status,
+            config=json_or_none(config, f"the config of execution {id!r}"),
+            result=json_or_none(result, f"the result of execution {id!r}"),
+            error=error,
+            owner=owner,
+            is_live=holder is not None and self._ownership.lives(holder, expires),
+            cancel_requested_at=moment_or_none(cancel_requested_at),
+            cancel_reason=cancel_reason,
+            started_at=moment(started_at),
+            completed_at=moment_or_none(completed_at),
+            created_at=moment(created_at),
+            duration_ms=duration_ms,
+            total_iterations=total_iterations,
+            total_agents=total_agents,
+            total_tool_calls=total_tool_calls,
+            total_tokens_used=total_tokens_used,
+            total_cost_usd=total_cost_usd,
+        )

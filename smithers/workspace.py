@@ -1,0 +1,133 @@
+"""What the storage classes of one handle share: its database, clock, context and ownership."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from reactive_sqlite.database import Database
+from smithers.clock import Clock
+from smithers.context import Context, Frame, Kind
+from smithers.errors import ReadOnly
+from smithers.ownership import Ownership
+from smithers.schema.history import NEXT_COMMIT
+
+_NEXT = f"SELECT {NEXT_COMMIT}"
+_GROUP = 'UPDATE transitions SET "commit" = :commit WHERE seq > :commit AND "commit" <> :commit'
+
+
+class WorkflowDatabase(Database):
+    """A `Database` whose outermost transactions number their transitions as one commit.
+
+    Attributes:
+        numbering: whether they do; False until the tables are there.
+    """
+
+    numbering = False
+    _commit: int | None = None
+    # For each transaction and savepoint under way, what is to be done should it be rolled back.
+    _undo: tuple[list[Callable[[], object]], ...] = ()
+
+    @property
+    def commit_number(self) -> int | None:
+        """The number of this thread's commit under way, or None outside `transaction()`."""
+        number = self._commit
+        # Another thread's number must not be taken along into the wait for its end.
+        return number if number is None or self.conn.owned_here() else None
+
+    @contextmanager
+    def transaction(self) -> Generator[WorkflowDatabase]:
+        """Group writes: one commit, one notification; nested ones are savepoints."""
+        undone: list[Callable[[], object]] = []
+        try:
+            with super().transaction():
+                outer, self._undo = self._undo, (*self._undo, undone)
+                try:
+                    with self._numbered():
+                        yield self
+                finally:
+                    self._undo = outer
+                if outer:
+                    outer[-1].extend(undone)
+        except BaseException:
+            for undo in reversed(undone):
+                undo()
+            raise
+
+    atomic = transaction
+
+    def on_rollback(self, undo: Callable[[], object]) -> None:
+        """Have something that is kept in memory undone, should this thread's transaction be."""
+        if self._undo and self.conn.owned_here():
+            self._undo[-1].append(undo)
+
+    @contextmanager
+    def _numbered(self) -> Generator[None]:
+        if not self.numbering or self._commit is not None or self.conn.read_only:
+            yield
+            return
+        # The lock is ours until the end, so nobody else counts on from here.
+        self._commit = self.conn.execute(_NEXT).fetchone()[0]
+        try:
+            yield
+            self.conn.execute(_GROUP, {"commit": self._commit})
+        finally:
+            self._commit = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One open handle, as the storage classes see it.
+
+    Attributes:
+        database: the reactive database below.
+        clock: what time it is.
+        read_only: whether nothing can be written.
+        context: what runs here.
+        ownership: the leases of this handle.
+    """
+
+    database: WorkflowDatabase
+    clock: Clock
+    read_only: bool
+    context: Context
+    ownership: Ownership
+
+    def check_writable(self, action: str) -> None:
+        """Raise ReadOnly, before anything else happens, where nothing can be written."""
+        if self.read_only:
+            raise ReadOnly(action)
+
+    def now(self) -> datetime:
+        """Tell the time, in UTC."""
+        moment = self.clock()
+        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+
+    def cause(self) -> tuple[str | None, str | None]:
+        """Return the ids of the execution and the agent that run here."""
+        context = self.context
+        return context.execution_id, context.agent_id
+
+    def started(
+        self,
+        kind: Kind,
+        id: str,
+        execution_id: str | None,
+        phase_id: str | None = None,
+        step_id: str | None = None,
+    ) -> Frame:
+        """Make the frame of a row that has been written, to be entered by the caller.
+
+        Should the transaction around be rolled back, it runs nowhere any more.
+        """
+        frame = Frame(self.context, kind, id, execution_id, phase_id, step_id)
+        self.database.on_rollback(lambda: self.context.abandon(frame))
+        return frame
+
+
+def workspace(database: WorkflowDatabase, clock: Clock, *, read_only: bool) -> Workspace:
+    """Make what the storage classes of one handle share."""
+    ownership = Ownership(database, clock)
+    return Workspace(database, clock, read_only, Context(ownership.only), ownership)
