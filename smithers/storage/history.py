@@ -37,11 +37,19 @@ _LAST_OF_COMMIT = """
         (SELECT max(seq) FROM transitions)
     )
 """
-# SQLite takes the other columns of a max() from the row that has it.
+# From key to key along the index, since there are far more transitions than keys.
 _AT = """
-    SELECT key, value FROM (
-        SELECT key, value, deleted, max(seq) FROM transitions WHERE seq <= ? GROUP BY key
-    ) WHERE deleted = 0 ORDER BY key
+    WITH RECURSIVE keys (key) AS (
+        SELECT min(key) FROM transitions
+        UNION ALL
+        SELECT (
+            SELECT later.key FROM transitions AS later
+            WHERE later.key > keys.key ORDER BY later.key LIMIT 1
+        ) FROM keys WHERE key IS NOT NULL
+    )
+    SELECT newest.key, newest.value FROM keys JOIN transitions AS newest
+    ON newest.seq = (SELECT max(seq) FROM transitions WHERE key = keys.key AND seq <= ?)
+    WHERE newest.deleted = 0 ORDER BY newest.key
 """
 _LAST = "SELECT coalesce(max(seq), 0) FROM transitions"
 _FAR = 2**63 - 1
