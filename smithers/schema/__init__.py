@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from smithers.schema.executions import EXECUTIONS
 from smithers.schema.history import HISTORY
+from smithers.schema.transfer import TRANSFER
 from smithers.schema.vcs import VCS
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("0001_state_and_history", HISTORY),
     ("0002_executions", EXECUTIONS),
     ("0003_vcs", VCS),
+    ("0005_transfer", TRANSFER),
 )
 SCHEMA_VERSION = len(STEPS)
 

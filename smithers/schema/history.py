@@ -17,10 +17,10 @@ from __future__ import annotations
 from smithers.schema.times import NOW as _NOW
 
 NEXT_COMMIT = "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'transitions'), 0) + 1"
-_NEWEST = "(SELECT max(seq) FROM transitions)"
-_KNOWN = f"""EXISTS (
+NEWEST = "(SELECT max(seq) FROM transitions)"
+KNOWN = f"""EXISTS (
     SELECT 1 FROM transitions
-    WHERE seq = new.seq AND seq = {_NEWEST} AND key = new.key AND value IS new.value
+    WHERE seq = new.seq AND seq = {NEWEST} AND key = new.key AND value IS new.value
 )"""
 
 _STATE_AND_TRANSITIONS = (
@@ -82,7 +82,8 @@ def _last(column: str, key: str) -> str:
     return f"(SELECT {column} FROM transitions WHERE key = {key} ORDER BY seq DESC LIMIT 1)"
 
 
-def _recorded(key: str, previous: str, value: str, deleted: int) -> str:
+def recorded(key: str, previous: str, value: str, deleted: int) -> str:
+    """Give the SQL that records what another program did to a key."""
     return f"""
         INSERT INTO transitions (key, previous_value, value, timestamp, deleted, "commit")
         VALUES ({key}, {previous}, {value}, {_NOW}, {deleted}, {NEXT_COMMIT});
@@ -90,33 +91,33 @@ def _recorded(key: str, previous: str, value: str, deleted: int) -> str:
 
 
 # Not one of `key` and `value`, so the triggers on them stay quiet.
-_ADOPTED = f"UPDATE state SET seq = {_NEWEST}, updated_at = {_NOW} WHERE key = new.key;"
+ADOPTED = f"UPDATE state SET seq = {NEWEST}, updated_at = {_NOW} WHERE key = new.key;"
 
 _FOREIGN_CHANGES = (
     # The previous value comes from history: REPLACE on a connection without recursive_triggers
     # removes the old row without a word.
     f"""
-    CREATE TRIGGER state_inserted AFTER INSERT ON state WHEN NOT {_KNOWN}
+    CREATE TRIGGER state_inserted AFTER INSERT ON state WHEN NOT {KNOWN}
     BEGIN
-        {_recorded("new.key", _last("value", "new.key"), "new.value", 0)}
-        {_ADOPTED}
+        {recorded("new.key", _last("value", "new.key"), "new.value", 0)}
+        {ADOPTED}
     END
     """,
     # An UPDATE that leaves `seq` alone is never ours, even when it writes the value that was there.
     f"""
     CREATE TRIGGER state_updated AFTER UPDATE OF key, value ON state
-    WHEN new.key IS old.key AND (new.seq IS old.seq OR NOT {_KNOWN})
+    WHEN new.key IS old.key AND (new.seq IS old.seq OR NOT {KNOWN})
     BEGIN
-        {_recorded("new.key", "old.value", "new.value", 0)}
-        {_ADOPTED}
+        {recorded("new.key", "old.value", "new.value", 0)}
+        {ADOPTED}
     END
     """,
     f"""
     CREATE TRIGGER state_renamed AFTER UPDATE OF key ON state WHEN new.key IS NOT old.key
     BEGIN
-        {_recorded("old.key", "old.value", "NULL", 1)}
-        {_recorded("new.key", _last("value", "new.key"), "new.value", 0)}
-        {_ADOPTED}
+        {recorded("old.key", "old.value", "NULL", 1)}
+        {recorded("new.key", _last("value", "new.key"), "new.value", 0)}
+        {ADOPTED}
     END
     """,
     # A row stands in `state` only while its newest transition is no deletion; when it is one, this
@@ -125,7 +126,7 @@ _FOREIGN_CHANGES = (
     CREATE TRIGGER state_deleted AFTER DELETE ON state
     WHEN coalesce({_last("deleted", "old.key")}, 0) = 0
     BEGIN
-        {_recorded("old.key", "old.value", "NULL", 1)}
+        {recorded("old.key", "old.value", "NULL", 1)}
     END
     """,
 )

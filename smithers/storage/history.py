@@ -37,7 +37,8 @@ _LAST_OF_COMMIT = """
         (SELECT max(seq) FROM transitions)
     )
 """
-# From key to key along the index, since there are far more transitions than keys.
+# From key to key along the index, since there are far more transitions than keys. What pruned
+# transitions said of a key stands in the baseline.
 _AT = """
     WITH RECURSIVE keys (key) AS (
         SELECT min(key) FROM transitions
@@ -48,8 +49,13 @@ _AT = """
         ) FROM keys WHERE key IS NOT NULL
     )
     SELECT newest.key, newest.value FROM keys JOIN transitions AS newest
-    ON newest.seq = (SELECT max(seq) FROM transitions WHERE key = keys.key AND seq <= ?)
-    WHERE newest.deleted = 0 ORDER BY newest.key
+    ON newest.seq = (SELECT max(seq) FROM transitions WHERE key = keys.key AND seq <= :seq)
+    WHERE newest.deleted = 0
+    UNION ALL
+    SELECT key, value FROM _smithers_baseline AS pruned WHERE NOT EXISTS (
+        SELECT 1 FROM transitions WHERE key = pruned.key AND seq <= :seq
+    )
+    ORDER BY key
 """
 _LAST = "SELECT coalesce(max(seq), 0) FROM transitions"
 _FAR = 2**63 - 1
@@ -60,7 +66,8 @@ _PAGE = 500
 class StateHistory:
     """What happened to the state, oldest first, in commit order.
 
-    Shares `db.state` with the values. Transitions are only ever added.
+    Shares `db.state` with the values. Transitions are only ever added, until `db.prune` removes
+    the oldest.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -153,8 +160,9 @@ class StateHistory:
         found = self._database.conn.execute(_COMMIT_OF, (seq,)).fetchone()
         if found is None:
             raise TransitionNotFound(id)
-        end = self._database.conn.execute(_LAST_OF_COMMIT, {"seq": seq, "commit": found[0]})
-        texts: list[tuple[str, str]] = self._database.conn.execute(_AT, end.fetchone()).fetchall()
+        last = self._database.conn.execute(_LAST_OF_COMMIT, {"seq": seq, "commit": found[0]})
+        end = {"seq": last.fetchone()[0]}
+        texts: list[tuple[str, str]] = self._database.conn.execute(_AT, end).fetchall()
         return texts
 
     def _committed(self) -> int:
