@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from smithers.cli.demo import demo
+from smithers.cli.executions import cancel, current, execution, executions, phases
 from smithers.cli.queries import query, stats
 from smithers.cli.state import delete, history, replay, set_value, state
 from smithers.cli.watch import watch
@@ -110,6 +111,10 @@ def _discard_output() -> None:
     os.close(nowhere)
 
 
-for _command in (delete, history, query, replay, set_value, state, stats, watch):
+for _command in (
+    *(executions, execution, current, cancel, phases),
+    *(state, set_value, delete, history, replay, watch),
+    *(query, stats),
+):
     db.add_command(_command)
 cli.add_command(demo)

@@ -1,0 +1,42 @@
+"""Rows by an abbreviated id, as a person types it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from smithers.workspace import WorkflowDatabase
+
+IdKind = Literal["execution", "phase", "step", "agent"]
+
+SHORTEST = 4
+_TABLES: dict[IdKind, str] = {
+    "execution": "executions",
+    "phase": "phases",
+    "step": "steps",
+    "agent": "agents",
+}
+_EXACT = "SELECT id FROM {table} WHERE id = ?"
+_ENDS = """
+    SELECT id FROM {table}
+    WHERE substr(id, 1, length(?1)) = ?1 OR substr(id, -length(?1)) = ?1
+    ORDER BY seq DESC
+"""
+
+
+class Lookup:
+    """Find ids by one of their ends.
+
+    The ids of this package begin with the time, so that those of one minute differ at their ends.
+    """
+
+    def __init__(self, database: WorkflowDatabase) -> None:
+        self._database = database
+
+    def matching(self, kind: IdKind, text: str) -> list[str]:
+        """List the ids that are this text, else those that begin or end with it, newest first."""
+        for sql in (_EXACT, _ENDS):
+            found = self._database.conn.execute(sql.format(table=_TABLES[kind]), (text,))
+            ids = [id for (id,) in found]
+            if ids or len(text) < SHORTEST:
+                return ids
+        return []

@@ -1,0 +1,120 @@
+"""What stands below an execution, in few words: the tree that a person looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from smithers.rows import moment
+from smithers.workspace import WorkflowDatabase
+
+PartKind = Literal["phase", "step", "agent", "tool"]
+
+# Of a prompt, a summary or an error; whole ones stand in the rows.
+_FEW = 400
+# (its kind, its name, the text that tells most, the ids it stands below, what it has spent)
+_KINDS = (
+    ("phase", "phases", "name", "NULL", "NULL, NULL, NULL", "0, 0.0, iteration"),
+    ("step", "steps", "name", "NULL", "phase_id, NULL, NULL", "0, 0.0, 0"),
+    (
+        *("agent", "agents", "model", "prompt", "phase_id, step_id, parent_agent_id"),
+        "tokens_input + tokens_output, cost_usd, "
+        "(SELECT count(*) FROM tool_calls WHERE agent_id = agents.id)",
+    ),
+    ("tool", "tool_calls", "name", "coalesce(summary, input)", "NULL, NULL, agent_id", "0, 0.0, 0"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One row below an execution.
+
+    `name` is that of a phase, a step or a tool, and the model of an agent; `text` is the beginning
+    of a prompt or of what a tool was called with. `parents` are the ids it stands below, the
+    nearest first. `count` is the iteration of a phase, the number of tool calls of an agent.
+    """
+
+    kind: PartKind
+    id: str
+    parents: tuple[str, ...]
+    name: str
+    text: str | None
+    status: str
+    error: str | None
+    started_at: datetime
+    duration_ms: int | None
+    tokens: int
+    cost_usd: float
+    count: int
+
+
+class Overview:
+    """Tell what stands below an execution without reading a long text."""
+
+    def __init__(self, database: WorkflowDatabase) -> None:
+        self._database = database
+
+    def everything(self, execution_id: str, *, limit: int | None = None) -> list[Part]:
+        """List phases, steps and agents, of each the newest ones, in the order of their starts."""
+        return self._parts(execution_id, _ALL, limit)
+
+    def running(self, execution_id: str, *, limit: int | None = None) -> list[Part]:
+        """List what runs: phases, steps, agents and tool calls."""
+        return self._parts(execution_id, _RUNNING, limit)
+
+    def _parts(self, execution_id: str, sql: str, limit: int | None) -> list[Part]:
+        values = {"id": execution_id, "few": _FEW, "limit": -1 if limit is None else limit}
+        return [_part(*row) for row in self._database.conn.execute(sql, values)]
+
+
+def _select(only: str, *kinds: str) -> str:
+    each = [
+        f"""
+        SELECT * FROM (
+            SELECT '{kind}' AS kind, id, {above}, {name}, substr({text}, 1, :few), status,
+                substr(error, 1, :few), started_at, duration_ms, {spent}, {rank} AS rank, seq
+            FROM {table} WHERE execution_id = :id {only} ORDER BY seq DESC LIMIT :limit
+        )
+        """
+        for rank, (kind, table, name, text, above, spent) in enumerate(_KINDS)
+        if kind in kinds
+    ]
+    return f"{' UNION ALL '.join(each)} ORDER BY started_at, rank, seq"
+
+
+_ALL = _select("", "phase", "step", "agent")
+_RUNNING = _select("AND status = 'running'", "phase", "step", "agent", "tool")
+
+
+def _part(
+    kind: PartKind,
+    id: str,
+    phase_id: str | None,
+    step_id: str | None,
+    agent_id: str | None,
+    name: str,
+    text: str | None,
+    status: str,
+    error: str | None,
+    started_at: str,
+    duration_ms: int | None,
+    tokens: int,
+    cost_usd: float,
+    count: int,
+    *_order: int,
+) -> Part:
+    return Part(
+        kind=kind,
+        id=id,
+        parents=tuple(one for one in (agent_id, step_id, phase_id) if one is not None),
+        name=name,
+        text=text,
+        status=status,
+        error=error,
+        started_at=moment(started_at),
+        duration_ms=duration_ms,
+        tokens=tokens,
+        cost_usd=cost_usd,
+        count=count,
+    )
