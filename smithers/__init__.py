@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from smithers.aio import (
+        AsyncAgents,
         AsyncExecutions,
         AsyncPhases,
         AsyncSmithersDB,
         AsyncStateKey,
         AsyncStateStore,
+        AsyncSteps,
+        AsyncTools,
+        AsyncVcs,
         create_async_smithers_db,
     )
-    from smithers.db import SmithersDB, create_smithers_db
+    from smithers.db import SmithersDB, Vcs, create_smithers_db
     from smithers.errors import (
         CannotOpen,
         ExecutionBusy,
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
         NotFound,
         OwnershipLost,
         ReadOnly,
+        RepositoryError,
         SchemaTooNew,
         SmithersError,
         StateTypeError,
@@ -45,19 +50,27 @@ if TYPE_CHECKING:
         ToolCall,
         Transition,
     )
+    from smithers.storage.agents import Agents
     from smithers.storage.executions import Executions
     from smithers.storage.keys import StateKey
     from smithers.storage.phases import Phases
+    from smithers.storage.steps import Steps
+    from smithers.storage.tools import Tools
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "Agents",
+    "AsyncAgents",
     "AsyncExecutions",
     "AsyncPhases",
     "AsyncSmithersDB",
     "AsyncStateKey",
     "AsyncStateStore",
+    "AsyncSteps",
+    "AsyncTools",
+    "AsyncVcs",
     "CannotOpen",
     "Commit",
     "Execution",
@@ -72,6 +85,7 @@ __all__ = [
     "Phase",
     "Phases",
     "ReadOnly",
+    "RepositoryError",
     "Review",
     "SchemaTooNew",
     "SmithersDB",
@@ -81,9 +95,12 @@ __all__ = [
     "StateKey",
     "StateTypeError",
     "Step",
+    "Steps",
     "ToolCall",
+    "Tools",
     "Transition",
     "TransitionNotFound",
+    "Vcs",
     "create_async_smithers_db",
     "create_smithers_db",
 ]
@@ -97,6 +114,7 @@ _ERRORS = (
     "NotFound",
     "OwnershipLost",
     "ReadOnly",
+    "RepositoryError",
     "SchemaTooNew",
     "SmithersError",
     "StateTypeError",
@@ -116,21 +134,29 @@ _RECORDS = (
     "Transition",
 )
 _FACES = (
+    "AsyncAgents",
     "AsyncExecutions",
     "AsyncPhases",
     "AsyncSmithersDB",
     "AsyncStateKey",
     "AsyncStateStore",
+    "AsyncSteps",
+    "AsyncTools",
+    "AsyncVcs",
     "create_async_smithers_db",
 )
 _HOMES = {
     **dict.fromkeys(_ERRORS, "smithers.errors"),
     **dict.fromkeys(_RECORDS, "smithers.records"),
     **dict.fromkeys(_FACES, "smithers.aio"),
+    "Agents": "smithers.storage.agents",
     "Executions": "smithers.storage.executions",
     "Phases": "smithers.storage.phases",
     "SmithersDB": "smithers.db",
     "StateKey": "smithers.storage.keys",
+    "Steps": "smithers.storage.steps",
+    "Tools": "smithers.storage.tools",
+    "Vcs": "smithers.db",
     "create_smithers_db": "smithers.db",
 }
 

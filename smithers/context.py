@@ -23,7 +23,6 @@ class Frame:
         execution_id: its execution, itself when it is one.
         phase_id: the phase it stands below.
         step_id: the step it stands below.
-        outer: what ran around it when it was started.
         ended: whether it has ended, in whichever task or thread.
     """
 
@@ -33,7 +32,6 @@ class Frame:
     execution_id: str | None
     phase_id: str | None = None
     step_id: str | None = None
-    outer: Frame | None = None
     ended: bool = False
 
     def enter(self) -> str:
@@ -42,76 +40,93 @@ class Frame:
         return self.id
 
 
-# What runs, for each handle; a copy at every change, because tasks inherit the mapping.
-_running: ContextVar[Mapping[Context, Frame]] = ContextVar("smithers_running")
-
-
 class Context:
     """What has been started through one handle, as the running task or thread sees it.
 
     A task inherits what ran where it was made, a thread begins with nothing. What has ended, no
     matter where, is passed over: then the next outer one runs.
+
+    Args:
+        only_execution: tells the execution of this handle when there is one alone.
+        undoable: tells whether what happens now may still be rolled back.
     """
 
-    def __init__(self, only_execution: Callable[[], str | None]) -> None:
+    def __init__(
+        self, only_execution: Callable[[], str | None], undoable: Callable[[], bool]
+    ) -> None:
         self._only_execution = only_execution
+        self._undoable = undoable
         self._open: weakref.WeakValueDictionary[str, Frame] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         self._used = False
         self._closed = False
 
+    def add(self, frame: Frame) -> Frame:
+        """Know a row that has been started; it runs where it is entered."""
+        with self._lock:
+            self._open[frame.id] = frame
+        return frame
+
     def enter(self, frame: Frame) -> None:
         """Let a row that has been started run in this context."""
-        with self._lock:
-            self._open[frame.id] = frame
-        frame.outer = self._top()
-        running = _running.get({})
-        others = {one: top for one, top in running.items() if not one._closed}
-        _running.set({**others, self: frame})
+        running = _running.get(_NOTHING)
+        # What has ended is let go of here, or a long loop would pile it up; unless its end may
+        # still be rolled back.
+        outer = running.get(self) if self._undoable() else self._entry()
+        others = {one: entry for one, entry in running.items() if not one._closed}
+        _running.set({**others, self: _Entry(frame, outer)})
         self._used = True
 
-    def leave(self, id: str) -> None:
-        """Take a row that has ended out of every context, and with an execution all below it."""
-        with self._lock:
-            frame = self._open.pop(id, None)
-            if frame is None:
-                return
-            frame.ended = True
-            if frame.kind == "execution":
-                for inner in [one for one in self._open.values() if one.execution_id == id]:
-                    inner.ended = True
-                    del self._open[inner.id]
+    def leave(self, id: str) -> list[Frame]:
+        """Take a row that has ended out of every context; return what `reenter` takes."""
+        frame = self._open.get(id)
+        return [] if frame is None else self._end([frame])
 
-    def abandon(self, frame: Frame) -> None:
-        """Take a row out of every context that was never written after all."""
-        self.leave(frame.id)
+    def leave_execution(self, id: str) -> list[Frame]:
+        """Take an execution and all below it out of every context; return what `reenter` takes."""
+        # Its own frame may be gone with the task that has started it.
+        return self._end([one for one in self._frames() if one.execution_id == id])
 
-    def reenter(self, frame: Frame) -> None:
-        """Let a row run again whose end was never written after all."""
+    def reenter(self, frames: list[Frame]) -> None:
+        """Let rows run again whose end was never written after all."""
         with self._lock:
-            frame.ended = False
-            self._open[frame.id] = frame
+            for frame in frames:
+                frame.ended = False
+                self._open[frame.id] = frame
 
     def started_here(self, id: str) -> Frame | None:
         """Return a row that was started through this handle and has not ended."""
         return self._open.get(id)
 
     def nearest(self, kind: Kind) -> Frame | None:
-        """Return the innermost running row of a kind in this context."""
-        frame = self._top()
-        while frame is not None and (frame.ended or frame.kind != kind):
-            frame = frame.outer
-        return frame
+        """Return the innermost running row of a kind in this context.
+
+        What runs around another execution is none of its.
+        """
+        entry = self._entry()
+        if entry is None:
+            return None
+        execution_id = entry.frame.execution_id
+        while entry is not None:
+            frame = entry.frame
+            if not frame.ended:
+                if frame.execution_id != execution_id:
+                    return None
+                if frame.kind == kind:
+                    return frame
+            entry = entry.outer
+        return None
 
     @property
     def top(self) -> Frame | None:
         """The innermost row that runs in this context."""
-        return self._top()
+        entry = self._entry()
+        return None if entry is None else entry.frame
 
     @property
     def execution_id(self) -> str | None:
         """The execution that runs here, else the only one of this handle."""
-        frame = self._top()
+        frame = self.top
         if frame is not None and frame.execution_id is not None:
             return frame.execution_id
         return self._only_execution()
@@ -119,8 +134,6 @@ class Context:
     @property
     def agent_id(self) -> str | None:
         """The agent that runs here."""
-        if not self._used:
-            return None
         frame = self.nearest("agent")
         return None if frame is None else frame.id
 
@@ -129,10 +142,34 @@ class Context:
         self._closed = True
         self._used = False
 
-    def _top(self) -> Frame | None:
+    def _entry(self) -> _Entry | None:
         if not self._used:
             return None
-        frame = _running.get({}).get(self)
-        while frame is not None and frame.ended:
-            frame = frame.outer
-        return frame
+        entry = _running.get(_NOTHING).get(self)
+        while entry is not None and entry.frame.ended:
+            entry = entry.outer
+        return entry
+
+    def _frames(self) -> list[Frame]:
+        with self._lock:
+            return list(self._open.values())
+
+    def _end(self, frames: list[Frame]) -> list[Frame]:
+        with self._lock:
+            for frame in frames:
+                frame.ended = True
+                self._open.pop(frame.id, None)
+        return frames
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A frame that was entered, and what ran around it there."""
+
+    frame: Frame
+    outer: _Entry | None
+
+
+_NOTHING: Mapping[Context, _Entry] = {}
+# What runs, for each handle; a copy at every change, because tasks inherit the mapping.
+_running: ContextVar[Mapping[Context, _Entry]] = ContextVar("smithers_running")

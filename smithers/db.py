@@ -18,13 +18,18 @@ from smithers.clock import Clock, utc_now
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
 from smithers.journal import Journal
 from smithers.schema import SCHEMA_VERSION, migrate, version
+from smithers.storage.agents import Agents
+from smithers.storage.commits import Commits
 from smithers.storage.executions import Executions
 from smithers.storage.history import StateHistory
 from smithers.storage.keys import StateKeys
 from smithers.storage.phases import Phases
 from smithers.storage.reports import Parameters, Reports
+from smithers.storage.reviews import Reviews
 from smithers.storage.state import StateStore
-from smithers.workspace import WorkflowDatabase, workspace
+from smithers.storage.steps import Steps
+from smithers.storage.tools import Tools
+from smithers.workspace import WorkflowDatabase, Workspace, workspace
 
 DEFAULT_PATH = ".smithers/data"
 FILE_NAME = "db.sqlite"
@@ -38,6 +43,14 @@ _creating = threading.Lock()
 
 class State(StateStore, StateHistory, StateKeys):
     """`db.state`: values, their history, observation of both, and typed keys."""
+
+
+class Vcs(Commits, Reviews):
+    """`db.vcs`: commits, snapshots of the working copy and reviews."""
+
+    def __init__(self, shared: Workspace) -> None:
+        Commits.__init__(self, shared)
+        Reviews.__init__(self, shared)
 
 
 class SmithersDB:
@@ -63,8 +76,12 @@ class SmithersDB:
         self.state = State(journal)
         self.execution = self.executions = Executions(shared)
         self.phases = Phases(shared)
-        self._context = shared.context
-        self._reports = Reports(database, read_only=read_only)
+        self.vcs = Vcs(shared)
+        self.steps = Steps(shared)
+        self.agents = Agents(shared)
+        self.tools = Tools(shared)
+        self._workspace = shared
+        self._reports = Reports(shared)
 
     def __enter__(self) -> SmithersDB:
         return self
@@ -88,19 +105,20 @@ class SmithersDB:
         try:
             self.executions.let_go()
         finally:
-            self._context.close()
+            self._workspace.context.close()
             self.database.close()
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Group several calls: one commit, one notification; an exception undoes them all.
 
-        Nested transactions are savepoints. Writers in other threads and processes wait.
+        Nested transactions are savepoints. Writers in other threads and processes wait. Raises
+        OwnershipLost where another run has taken over the execution that runs here.
 
         >>> with db.transaction():
         ...     db.state.set("phase", "done")
         ...     db.state.delete("reviewer")
         """
-        return self.database.transaction()
+        return self._workspace.transaction()
 
     def query(
         self, sql: str, params: Parameters = (), *, write: bool = False
@@ -109,7 +127,8 @@ class SmithersDB:
 
         `$1`, `$2` bind by number, in any order and repeated; `?` and `:name` work as in SQLite.
         A statement that writes raises ValueError unless `write=True`; its writes notify like all
-        others. Errors of SQLite pass as they are.
+        others, and are refused with OwnershipLost where another run has taken over the execution
+        that runs here. Errors of SQLite pass as they are.
 
         >>> db.query('SELECT count(*) AS n FROM transitions WHERE "trigger" = $1', ["tests_passed"])
         [{'n': 1}]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from smithers.codec import check_text
 from smithers.context import Kind
 from smithers.errors import InvalidStatus, NotFound
+from smithers.rows import check_id
 from smithers.workspace import Workspace
 
 _SELECT = {
@@ -58,7 +58,7 @@ def parents(
 
 
 def _named(workspace: Workspace, kind: Kind, id: str, *, outer: Parents | None) -> Parents:
-    check_text(id, f"the id of {'an' if kind[0] in 'ae' else 'a'} {kind}")
+    check_id(id, kind)
     row: tuple[Any, ...] | None
     row = workspace.database.conn.execute(_SELECT[kind], (id,)).fetchone()
     if row is None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import from_text, to_text
 from smithers.codec import check_limit, check_text, decode
-from smithers.context import Frame, Kind
+from smithers.context import Kind
 from smithers.errors import InvalidStatus, NotFound, OwnershipLost
-from smithers.ownership import FENCE
+from smithers.ownership import FENCE, UNFENCED, Fence
 from smithers.schema.times import duration
 from smithers.workspace import Workspace
 
 R = TypeVar("R")
 NOTHING: Mapping[str, str] = {}
+# True where a row may stand: below no execution, or below one that has not ended.
+_RUNNING = """(? IS NULL OR EXISTS (
+    SELECT 1 FROM executions WHERE id = ? AND status = 'running'
+))"""
+_EXECUTION_STATUS = "SELECT status FROM executions WHERE id = ?"
 _NEWEST_RUNNING = "SELECT id FROM executions WHERE status = 'running' ORDER BY seq DESC LIMIT 1"
 
 
@@ -58,7 +63,7 @@ class Rows(Generic[R]):
 
     def get(self, id: str) -> R | None:
         """Return one row, None when there is none."""
-        check_text(id, f"the id of a {self._kind}")
+        check_id(id, self._kind)
         row = self._database.conn.execute(f"{self._select} WHERE id = ?", (id,)).fetchone()
         return None if row is None else self._read(*row)
 
@@ -87,25 +92,29 @@ class Rows(Generic[R]):
 
     def observe_one(self, id: str) -> ObservableQuery[R | None]:
         """Observe what `get` gives."""
-        check_text(id, f"the id of a {self._kind}")
+        check_id(id, self._kind)
         found = self._database.observe_one(f"{self._select} WHERE id = ?", (id,))
         return found.decoded(lambda row: None if row is None else self._read(*row.values()))
 
     def insert(self, values: dict[str, Any], execution_id: str | None) -> None:
         """Insert a running row below an execution, or below none.
 
-        Raises OwnershipLost where this handle owned the execution and no longer does.
+        Raises OwnershipLost where this handle owned the execution and no longer does; NotFound or
+        InvalidStatus where another one does not run.
         """
-        names = tuple(values)
+        fence = self._workspace.ownership.fence(execution_id)
+        fenced = fence[0] is not None
+        guards = fence if fenced else (execution_id, execution_id)
+        names = ("insert fenced" if fenced else "insert", *values)
         sql = self._statements.get(names)
         if sql is None:
-            listed, marks = ", ".join(names), ", ".join("?" * len(names))
-            sql = f"INSERT INTO {self._table} ({listed}) SELECT {marks} WHERE {FENCE}"
+            listed, marks = ", ".join(values), ", ".join("?" * len(values))
+            guard = FENCE if fenced else _RUNNING
+            sql = f"INSERT INTO {self._table} ({listed}) SELECT {marks} WHERE {guard}"
             self._statements[names] = sql
-        fence = self._workspace.ownership.fence(execution_id)
-        if not self._database.conn.execute(sql, (*values.values(), *fence)).rowcount:
+        if not self._database.conn.execute(sql, (*values.values(), *guards)).rowcount:
             assert execution_id is not None
-            raise OwnershipLost(execution_id)
+            raise self._no_place(execution_id)
 
     def end(self, id: str, status: str, action: str, **values: Any) -> None:
         """End a running row, with the time and how long it ran; further columns as given.
@@ -113,7 +122,7 @@ class Rows(Generic[R]):
         `action` says in errors what could not be done. Raises NotFound, InvalidStatus for a row
         that has ended, OwnershipLost; then nothing was written.
         """
-        check_text(id, f"the id of a {self._kind}")
+        check_id(id, self._kind)
         self._workspace.check_writable(f"{action} {self._kind} {id!r}")
         names = ("end", *values)
         sql = self._statements.get(names)
@@ -125,19 +134,18 @@ class Rows(Generic[R]):
                 f"WHERE id = ? AND status = 'running' AND {FENCE}"
             )
             self._statements[names] = sql
-        context = self._workspace.context
-        frame = context.started_here(id)
-        execution_id = self._execution_of(id) if frame is None else frame.execution_id
-        fence = self._workspace.ownership.fence(execution_id)
+        fence = self._fence(id)
         now = to_text(self._workspace.now())
         bound = (status, now, now, *values.values(), id, *fence)
         if not self._database.conn.execute(sql, bound).rowcount:
             raise self._refusal(id, action)
-        self._leave(id, frame)
+        context = self._workspace.context
+        left = context.leave(id)
+        self._database.on_rollback(lambda: context.reenter(left))
 
     def change(self, id: str, action: str, **values: Any) -> None:
         """Change columns of a running row; errors as of `end`."""
-        check_text(id, f"the id of a {self._kind}")
+        check_id(id, self._kind)
         self._workspace.check_writable(f"{action} {self._kind} {id!r}")
         names = ("change", *values)
         sql = self._statements.get(names)
@@ -147,14 +155,13 @@ class Rows(Generic[R]):
                 f"UPDATE {self._table} SET {listed} WHERE id = ? AND status = 'running' AND {FENCE}"
             )
             self._statements[names] = sql
-        frame = self._workspace.context.started_here(id)
-        execution_id = self._execution_of(id) if frame is None else frame.execution_id
-        fence = self._workspace.ownership.fence(execution_id)
+        fence = self._fence(id)
         if not self._database.conn.execute(sql, (*values.values(), id, *fence)).rowcount:
             raise self._refusal(id, action)
 
     def is_running(self, id: str) -> bool:
-        """Tell whether a row has not ended."""
+        """Tell whether a row has not ended; False when there is none."""
+        check_id(id, self._kind)
         row = self._database.conn.execute(self._status, (id,)).fetchone()
         return row is not None and row[0] == "running"
 
@@ -165,9 +172,20 @@ class Rows(Generic[R]):
         values = tuple(where.values())
         return (sql, values) if limit is None else (f"{sql} LIMIT ?", (*values, limit))
 
-    def _execution_of(self, id: str) -> str | None:
+    def _fence(self, id: str) -> Fence:
+        frame = self._workspace.context.started_here(id)
+        if frame is not None:
+            return self._workspace.ownership.fence(frame.execution_id)
         row = self._database.conn.execute(self._status, (id,)).fetchone()
-        return None if row is None else row[1]
+        return UNFENCED if row is None else self._workspace.ownership.fence(row[1])
+
+    def _no_place(self, execution_id: str) -> Exception:
+        if self._workspace.ownership.lost(execution_id):
+            return OwnershipLost(execution_id)
+        row = self._database.conn.execute(_EXECUTION_STATUS, (execution_id,)).fetchone()
+        if row is None:
+            return NotFound("execution", execution_id)
+        return InvalidStatus("execution", execution_id, row[0], "start anything below")
 
     def _refusal(self, id: str, action: str) -> Exception:
         row = self._database.conn.execute(self._status, (id,)).fetchone()
@@ -178,40 +196,30 @@ class Rows(Generic[R]):
             return OwnershipLost(execution_id)
         return InvalidStatus(self._kind, id, status, action)
 
-    def _leave(self, id: str, frame: Frame | None) -> None:
-        context = self._workspace.context
-        context.leave(id)
-        if frame is not None:
-            self._database.on_rollback(lambda: context.reenter(frame))
-
 
 def _where(where: Mapping[str, str]) -> str:
     return f" WHERE {' AND '.join(f'{name} = ?' for name in where)}" if where else ""
 
 
 @contextmanager
-def ended_with(
-    rows: Rows[Any],
-    id: str,
-    *,
-    complete: Callable[[str], None],
-    fail: Callable[[str, BaseException], None],
-) -> Generator[None]:
-    """End a running row with the block: completed, or failed by the exception that leaves it.
+def left_with(leave: Callable[[str, BaseException | None], None], id: str) -> Generator[None]:
+    """End a row with the block, as `leave(id, error)` does.
 
-    The exception goes on in any case; that the row could not be ended is added to it as a note.
+    An exception goes on in any case; that the row could not be ended is added to it as a note.
     """
     try:
         yield
     except BaseException as error:
         try:
-            if rows.is_running(id):
-                fail(id, error)
+            leave(id, error)
         except Exception as further:
             error.add_note(f"{id!r} could not be ended: {type(further).__name__}: {further}")
         raise
-    if rows.is_running(id):
-        complete(id)
+    leave(id, None)
+
+
+# Whoever has ended the row already, or taken it away, has the last word.
+unless_ended = suppress(InvalidStatus, NotFound)
 
 
 def current(workspace: Workspace, rows: Rows[R], kind: Kind) -> R | None:
@@ -220,8 +228,10 @@ def current(workspace: Workspace, rows: Rows[R], kind: Kind) -> R | None:
     That is the execution that runs here, else the newest running one of any process.
     """
     frame = workspace.context.nearest(kind)
-    if frame is not None and (found := rows.get(frame.id)) is not None:
-        return found
+    if frame is not None:
+        found = rows.first({"id": frame.id, "status": "running"})
+        if found is not None:
+            return found
     execution_id = workspace.context.execution_id
     if execution_id is None:
         row = workspace.database.conn.execute(_NEWEST_RUNNING).fetchone()
@@ -229,6 +239,11 @@ def current(workspace: Workspace, rows: Rows[R], kind: Kind) -> R | None:
             return None
         (execution_id,) = row
     return rows.first({"execution_id": execution_id, "status": "running"})
+
+
+def check_id(id: object, kind: str) -> None:
+    """Refuse what cannot be an id, as `check_text` does."""
+    check_text(id, f"the id of {'an' if kind[0] in 'ae' else 'a'} {kind}")
 
 
 def moment(text: str) -> datetime:

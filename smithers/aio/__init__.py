@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from smithers.aio.agents import AsyncAgents
 from smithers.aio.database import AsyncSmithersDB, create_async_smithers_db
 from smithers.aio.executions import AsyncExecutions
 from smithers.aio.phases import AsyncPhases
 from smithers.aio.state import AsyncSetKey, AsyncSetState, AsyncStateKey, AsyncStateStore
+from smithers.aio.steps import AsyncSteps
+from smithers.aio.tools import AsyncTools
+from smithers.aio.vcs import AsyncVcs
 
 __all__ = [
+    "AsyncAgents",
     "AsyncExecutions",
     "AsyncPhases",
     "AsyncSetKey",
@@ -15,5 +20,8 @@ __all__ = [
     "AsyncSmithersDB",
     "AsyncStateKey",
     "AsyncStateStore",
+    "AsyncSteps",
+    "AsyncTools",
+    "AsyncVcs",
     "create_async_smithers_db",
 ]

@@ -15,10 +15,14 @@ from reactive_sqlite.database import Database
 from reactive_sqlite.errors import DatabaseClosed, NotReady
 from reactive_sqlite.face import AsyncFace, awaited
 from reactive_sqlite.worker import Worker, running_loop
+from smithers.aio.agents import AsyncAgents
 from smithers.aio.executions import AsyncExecutions
 from smithers.aio.phases import AsyncPhases
 from smithers.aio.state import AsyncStateStore
+from smithers.aio.steps import AsyncSteps
+from smithers.aio.tools import AsyncTools
 from smithers.aio.twins import twin
+from smithers.aio.vcs import AsyncVcs
 from smithers.db import DEFAULT_PATH, SmithersDB, open_smithers_db
 from smithers.storage.reports import Parameters
 
@@ -75,6 +79,26 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
     def phases(self) -> AsyncPhases:
         """Phases of executions."""
         return self._ready().phases
+
+    @property
+    def steps(self) -> AsyncSteps:
+        """Steps of executions."""
+        return self._ready().steps
+
+    @property
+    def agents(self) -> AsyncAgents:
+        """Runs of a model."""
+        return self._ready().agents
+
+    @property
+    def tools(self) -> AsyncTools:
+        """Tool calls of agents."""
+        return self._ready().tools
+
+    @property
+    def vcs(self) -> AsyncVcs:
+        """Commits, snapshots of the working copy and reviews."""
+        return self._ready().vcs
 
     @property
     def database(self) -> AsyncDatabase:
@@ -190,6 +214,10 @@ class _Opened:
         self.state = AsyncStateStore(sync.state, worker)
         self.executions = AsyncExecutions(sync.executions, worker)
         self.phases = AsyncPhases(sync.phases, worker)
+        self.steps = AsyncSteps(sync.steps, worker)
+        self.agents = AsyncAgents(sync.agents, worker)
+        self.tools = AsyncTools(sync.tools, worker)
+        self.vcs = AsyncVcs(sync.vcs, worker)
         self.database: AsyncDatabase = _Tables(sync.database, worker)
 
 

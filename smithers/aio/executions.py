@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from reactive_sqlite.asyncquery import AsyncObservableQuery
 from reactive_sqlite.face import AsyncFace, awaited
-from smithers.aio.twins import twin
+from smithers.aio.twins import begun, twin
 from smithers.records import Execution
 from smithers.storage.executions import Executions
 
@@ -31,7 +31,13 @@ class AsyncExecutions(AsyncFace[Executions]):
     async def start(
         self, name: str, file_path: str | os.PathLike[str] | None = None, config: Any = None
     ) -> str:
-        return (await self.begin(name, file_path, config)).enter()
+        sync = self._sync
+        frame = await begun(
+            self._worker,
+            lambda: sync.begin(name, file_path, config),
+            lambda id, _: sync.cancel(id, "its start was cancelled"),
+        )
+        return frame.enter()
 
     @twin(Executions.resume)
     async def resume(self, id: str) -> Execution:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from reactive_sqlite.asyncquery import AsyncObservableQuery
 from reactive_sqlite.face import AsyncFace, awaited
-from smithers.aio.twins import ended_with, twin
+from smithers.aio.twins import begun, left_with, twin
 from smithers.records import Phase
 from smithers.storage.phases import Phases
 
@@ -17,6 +17,7 @@ class AsyncPhases(AsyncFace[Phases]):
     """`db.phases` of an asynchronous database. See `Phases`."""
 
     begin = awaited(Phases.begin)
+    leave = awaited(Phases.leave)
     complete = awaited(Phases.complete)
     skip = awaited(Phases.skip)
     fail = awaited(Phases.fail)
@@ -27,7 +28,13 @@ class AsyncPhases(AsyncFace[Phases]):
 
     @twin(Phases.start)
     async def start(self, name: str, iteration: int = 0, *, execution_id: str | None = None) -> str:
-        return (await self.begin(name, iteration, execution_id=execution_id)).enter()
+        sync = self._sync
+        frame = await begun(
+            self._worker,
+            lambda: sync.begin(name, iteration, execution_id=execution_id),
+            sync.leave,
+        )
+        return frame.enter()
 
     @twin(Phases.open)
     @asynccontextmanager
@@ -35,9 +42,7 @@ class AsyncPhases(AsyncFace[Phases]):
         self, name: str, iteration: int = 0, *, execution_id: str | None = None
     ) -> AsyncGenerator[str]:
         id = await self.start(name, iteration, execution_id=execution_id)
-        async with ended_with(
-            id, is_running=self.is_running, complete=self.complete, fail=self.fail
-        ):
+        async with left_with(self._worker, self._sync.leave, id):
             yield id
 
     @twin(Phases.observe)

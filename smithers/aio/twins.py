@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+from reactive_sqlite.worker import Worker
+from smithers.context import Frame
+
 F = TypeVar("F", bound=Callable[..., Any])
+Leave = Callable[[str, BaseException | None], None]
 
 
 def twin(method: Callable[..., Any]) -> Callable[[F], F]:
@@ -19,23 +25,44 @@ def twin(method: Callable[..., Any]) -> Callable[[F], F]:
     return documented
 
 
+async def begun(worker: Worker, begin: Callable[[], Frame], leave: Leave) -> Frame:
+    """Begin a row on the worker and return its frame.
+
+    When the await is cancelled and the row was written all the same, it is ended at once: nobody
+    will ever learn its id.
+    """
+    frames: list[Frame] = []
+
+    def keep() -> None:
+        frames.append(begin())
+
+    def end(error: BaseException) -> None:
+        for frame in frames:
+            leave(frame.id, error)
+
+    try:
+        await worker.run(keep)
+    except asyncio.CancelledError as error:
+        # Behind the job that begins it, which may still be under way.
+        await _surely(worker, partial(end, error))
+        raise
+    return frames[0]
+
+
 @asynccontextmanager
-async def ended_with(
-    id: str,
-    *,
-    is_running: Callable[[str], Awaitable[bool]],
-    complete: Callable[[str], Awaitable[None]],
-    fail: Callable[[str, BaseException], Awaitable[None]],
-) -> AsyncGenerator[None]:
-    """End a running row with the block, as `smithers.rows.ended_with` does."""
+async def left_with(worker: Worker, leave: Leave, id: str) -> AsyncGenerator[None]:
+    """End a row with the block, as `smithers.rows.left_with` does, also when cancelled again."""
     try:
         yield
     except BaseException as error:
         try:
-            if await is_running(id):
-                await fail(id, error)
+            await _surely(worker, partial(leave, id, error))
         except Exception as further:
             error.add_note(f"{id!r} could not be ended: {type(further).__name__}: {further}")
         raise
-    if await is_running(id):
-        await complete(id)
+    await _surely(worker, partial(leave, id, None))
+
+
+async def _surely(worker: Worker, call: Callable[[], object]) -> None:
+    """Have a call made on the worker even when nobody awaits it any more."""
+    await asyncio.shield(asyncio.ensure_future(worker.run(call)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+from contextlib import nullcontext
 from typing import Any, overload
 
 from reactive_sqlite.observation import ObservableQuery
@@ -13,9 +14,10 @@ from smithers.context import Frame
 from smithers.errors import InvalidStatus, NotFound
 from smithers.failure import error_text
 from smithers.ids import new_id
+from smithers.ownership import Lease
 from smithers.process import Process, this_process
 from smithers.records import Execution
-from smithers.rows import Rows, json_or_none, moment, moment_or_none
+from smithers.rows import Rows, check_id, json_or_none, moment, moment_or_none
 from smithers.schema.executions import ENDED, EXECUTION_STATUSES
 from smithers.schema.times import duration
 from smithers.workspace import Workspace
@@ -73,7 +75,7 @@ class Executions:
             workspace,
             "execution",
             "executions",
-            f"{_OWN}, {_OWNER}, expires",
+            f"{_OWN}, {_OWNER}, token, expires, beat",
             self._record,
             source=_SOURCE,
             order="seq DESC",
@@ -114,10 +116,9 @@ class Executions:
         id = new_id()
         now = to_text(self._workspace.now())
         with self._database.transaction():
-            self._database.on_rollback(lambda: self._ownership.forget(id))
             values = (id, name, path, text, str(this_process()), now, now)
             self._database.conn.execute(_INSERT, values)
-            self._ownership.take(id)
+            self._database.on_rollback(self._ownership.take(id))
         return self._workspace.started("execution", id, id)
 
     def complete(self, id: str, result: Any = None) -> None:
@@ -148,7 +149,7 @@ class Executions:
         """
         if reason is not None:
             check_text(reason, "the reason of a cancellation", empty=True)
-        check_text(id, "the id of an execution")
+        check_id(id, "execution")
         self._workspace.check_writable(f"cancel execution {id!r}")
         with self._database.transaction():
             self._check_open(id, "cancel")
@@ -165,7 +166,7 @@ class Executions:
         'Feature'
         """
         here = self._workspace.context.execution_id
-        found = None if here is None else self.get(here)
+        found = None if here is None else self._rows.first({"id": here, "status": "running"})
         return found or self._rows.first({"status": "running"})
 
     def get(self, id: str) -> Execution | None:
@@ -195,7 +196,8 @@ class Executions:
     def observe(self, id: str | None = None) -> ObservableQuery[Any]:
         """Observe one execution (None while there is none of that id), or what `list()` gives.
 
-        Heartbeats are no change.
+        Heartbeats are no change, and so `is_live` is what could be seen of the owner's process when
+        the execution last changed.
 
         >>> db.execution.observe(id).subscribe(print)
         """
@@ -233,30 +235,32 @@ class Executions:
 
     def retake(self, id: str) -> Frame:
         """Take an execution over as `resume` does, without letting it run in this context."""
-        check_text(id, "the id of an execution")
+        check_id(id, "execution")
         self._workspace.check_writable(f"resume execution {id!r}")
         with self._database.transaction():
             status, cancelled = self._check_open(id, "resume")
             if cancelled and not self._ownership.owned_by_others(id):
                 self._write_end(id, "cancelled")
             else:
-                known = self._ownership.owns(id)
-                self._ownership.take(id)
-                if not known:
-                    self._database.on_rollback(lambda: self._ownership.forget(id))
+                self._database.on_rollback(self._ownership.take(id))
                 self._database.conn.execute(_RESUME, (str(this_process()), id))
                 return self._workspace.started("execution", id, id)
         raise InvalidStatus("execution", id, f"{status}, and to be cancelled", "resume")
 
     def let_go(self) -> None:
         """Give back what this run owns; what was asked to be cancelled is cancelled now."""
-        for id in self._ownership.owned():
-            with self._database.transaction():
-                row = self._database.conn.execute(_STATUS, (id,)).fetchone()
-                wanted = row is not None and row[1] is not None and row[0] not in ENDED
-                if wanted and not self._ownership.lost(id):
-                    self._write_end(id, "cancelled")
-        self._ownership.release()
+        try:
+            self._database.roll_back()  # closing would, and with it what is given back here
+            owned = self._ownership.owned()
+            with self._database.transaction() if owned else nullcontext():
+                for id in owned:
+                    row = self._database.conn.execute(_STATUS, (id,)).fetchone()
+                    wanted = row is not None and row[1] is not None and row[0] not in ENDED
+                    if wanted and not self._ownership.lost(id):
+                        self._write_end(id, "cancelled")
+                self._ownership.release()
+        finally:
+            self._ownership.stop()
 
     def _end(
         self,
@@ -267,7 +271,7 @@ class Executions:
         result: str | None = None,
         error: str | None = None,
     ) -> None:
-        check_text(id, "the id of an execution")
+        check_id(id, "execution")
         self._workspace.check_writable(f"{action} execution {id!r}")
         with self._database.transaction():
             self._ownership_before(id, action)
@@ -298,14 +302,10 @@ class Executions:
         now = to_text(self._workspace.now())
         values = (status, result, error, now, now, status, now, reason, id)
         self._database.conn.execute(_END, values)
-        context, ownership = self._workspace.context, self._ownership
-        token = ownership.forget(id)
-        frame = context.started_here(id)
-        context.leave(id)
-        if token is not None:
-            self._database.on_rollback(lambda: ownership.remember(id, token))
-        if frame is not None:
-            self._database.on_rollback(lambda: context.reenter(frame))
+        context = self._workspace.context
+        self._database.on_rollback(self._ownership.forget(id))
+        left = context.leave_execution(id)
+        self._database.on_rollback(lambda: context.reenter(left))
 
     def _record(
         self,
@@ -333,9 +333,17 @@ class Executions:
         namespace: str,
         pid: int,
         process_start: str,
-        expires: float | None = None,
+        token: str | None = None,
+        expires: float = 0.0,
+        beat: int = 0,
     ) -> Execution:
-        holder = None if host is None else Process(host, boot, namespace, pid, process_start)
+        is_live = False
+        if host is not None:
+            holder = Process(host, boot, namespace, pid, process_start)
+            if token is None:
+                is_live = not self._ownership.has_ended(holder)
+            else:
+                is_live = self._ownership.is_live(Lease(token, holder, expires, beat))
         return Execution(
             id=id,
             name=name,
@@ -345,7 +353,7 @@ class Executions:
             result=json_or_none(result, f"the result of execution {id!r}"),
             error=error,
             owner=owner,
-            is_live=holder is not None and self._ownership.lives(holder, expires),
+            is_live=is_live,
             cancel_requested_at=moment_or_none(cancel_requested_at),
             cancel_reason=cancel_reason,
             started_at=moment(started_at),

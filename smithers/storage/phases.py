@@ -15,7 +15,15 @@ from smithers.failure import error_text
 from smithers.ids import new_id
 from smithers.parents import parents
 from smithers.records import Phase
-from smithers.rows import Rows, current, ended_with, moment, moment_or_none
+from smithers.rows import (
+    Rows,
+    check_id,
+    current,
+    left_with,
+    moment,
+    moment_or_none,
+    unless_ended,
+)
 from smithers.workspace import Workspace
 
 _COLUMNS = "id, execution_id, name, iteration, status, error, started_at, completed_at, duration_ms"
@@ -77,8 +85,18 @@ class Phases:
         ...     db.steps.start("write tests")
         """
         id = self.start(name, iteration, execution_id=execution_id)
-        with ended_with(self._rows, id, complete=self.complete, fail=self.fail):
+        with left_with(self.leave, id):
             yield id
+
+    def leave(self, id: str, error: BaseException | None = None) -> None:
+        """End a phase as leaving `open` does, with the exception that leaves it if there is one.
+
+        One that has ended already stays as it is.
+
+        >>> db.phases.leave(id)
+        """
+        with unless_ended:
+            self.complete(id) if error is None else self.fail(id, error)
 
     def complete(self, id: str) -> None:
         """End a phase as completed.
@@ -146,7 +164,7 @@ class Phases:
 def _of(execution_id: str | None) -> dict[str, str]:
     if execution_id is None:
         return {}
-    check_text(execution_id, "the id of an execution")
+    check_id(execution_id, "execution")
     return {"execution_id": execution_id}
 
 

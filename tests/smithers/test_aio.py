@@ -38,10 +38,20 @@ from smithers import (
     create_async_smithers_db,
     create_smithers_db,
 )
-from smithers.aio import AsyncExecutions, AsyncPhases
-from smithers.db import State
+from smithers.aio import (
+    AsyncAgents,
+    AsyncExecutions,
+    AsyncPhases,
+    AsyncSteps,
+    AsyncTools,
+    AsyncVcs,
+)
+from smithers.db import State, Vcs
+from smithers.storage.agents import Agents
 from smithers.storage.executions import Executions
 from smithers.storage.phases import Phases
+from smithers.storage.steps import Steps
+from smithers.storage.tools import Tools
 from tests.recorder import Recorder
 
 ROOT = Path(__file__).parent.parent.parent
@@ -70,10 +80,17 @@ def public(kind: type) -> set[str]:
             SmithersDB,
             AsyncSmithersDB,
             {"transaction"},
-            {"transact", "database", "path", "state", "execution", "executions", "phases"},
+            {
+                *("transact", "database", "path", "state", "execution", "executions", "phases"),
+                *("steps", "agents", "tools"),
+            },
         ),
         (Executions, AsyncExecutions, set[str](), set[str]()),
         (Phases, AsyncPhases, set[str](), set[str]()),
+        (Vcs, AsyncVcs, set[str](), set[str]()),
+        (Steps, AsyncSteps, set[str](), set[str]()),
+        (Agents, AsyncAgents, set[str](), set[str]()),
+        (Tools, AsyncTools, set[str](), set[str]()),
     ],
 )
 def test_every_method_has_a_twin(
