@@ -17,8 +17,10 @@ from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, utc_now
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
 from smithers.journal import Journal
+from smithers.records import Finding
 from smithers.schema import SCHEMA_VERSION, migrate, version
 from smithers.storage.agents import Agents
+from smithers.storage.checks import Checks
 from smithers.storage.commits import Commits
 from smithers.storage.executions import Executions
 from smithers.storage.history import StateHistory
@@ -81,6 +83,7 @@ class SmithersDB:
         self.agents = Agents(shared)
         self.tools = Tools(shared)
         self._workspace = shared
+        self._checks = Checks(shared)
         self._reports = Reports(shared)
 
     def __enter__(self) -> SmithersDB:
@@ -150,6 +153,19 @@ class SmithersDB:
         {'state': 2, 'transitions': 17}
         """
         return self._reports.stats()
+
+    def check(self, *, quick: bool = False) -> list[Finding]:
+        """Look for what is wrong with the file, errors first; nothing is changed or mended.
+
+        Integrity, foreign keys, the schema, totals, history against state, full text, owners that
+        have ended, the version of SQLite and the permissions of the files. `quick` leaves the
+        slowest part out, whether indexes and tables agree. A file that is too damaged to be opened
+        is NotADatabase instead.
+
+        >>> db.check()
+        []
+        """
+        return self._checks.run(quick=quick)
 
 
 def create_smithers_db(

@@ -262,3 +262,20 @@ class Review:
     summary: str
     issues: list[Any]
     timestamp: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that `db.check` found wrong.
+
+    `check` is what was looked at (`integrity`, `totals`, …), `level` is error or warning, `count`
+    the number of rows it is about, 0 where it is about none.
+
+    >>> [finding.message for finding in db.check() if finding.level == "error"]
+    []
+    """
+
+    check: str
+    level: str
+    message: str
+    count: int

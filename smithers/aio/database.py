@@ -113,6 +113,7 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
 
     query = awaited(SmithersDB.query)
     stats = awaited(SmithersDB.stats)
+    check = awaited(SmithersDB.check)
 
     @twin(SmithersDB.observe)
     def observe(
