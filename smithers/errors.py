@@ -9,6 +9,11 @@
     ├── NoCurrentExecution      nothing runs below which the row could stand
     ├── ReadOnly                a write on a database opened with read_only=True
     ├── StateTypeError          a stored value is not what its reader can take
+    ├── InTransaction           what needs transactions of its own was called inside one
+    ├── CannotLoad              nothing was loaded from a dump
+    │   ├── DamagedDump         it is none, or it was cut off or changed
+    │   ├── DumpTooNew          it was written by a newer version of this package
+    │   └── DumpConflict        the database holds something else already
     └── CannotOpen              nothing was opened, and nothing on disk was changed
         ├── NotADatabase        the file is of another kind, or damaged
         └── SchemaTooNew        the file was written by a newer version of this package
@@ -109,6 +114,53 @@ class ReadOnly(SmithersError):
 
 class StateTypeError(SmithersError, TypeError):
     """A stored value is not what its reader can take; the message names the key."""
+
+
+class InTransaction(SmithersError):
+    """What makes transactions of its own was called inside one; nothing was done."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"cannot {action} inside a transaction")
+
+
+class CannotLoad(SmithersError):
+    """A dump cannot be loaded; the database is as it was.
+
+    Attributes:
+        path: the file, as text.
+        line: the line of it at which that was found, counted from 1.
+        reason: what is wrong, one line.
+    """
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        super().__init__(f"cannot load {path!r}, line {line}: {reason}")
+        self.path = path
+        self.line = line
+        self.reason = reason
+
+
+class DamagedDump(CannotLoad):
+    """The file is no dump, or a dump that was cut off or changed."""
+
+
+class DumpConflict(CannotLoad):
+    """What is in the dump cannot stand beside what is in the database."""
+
+
+class DumpTooNew(CannotLoad):
+    """The dump was written by a newer version of this package.
+
+    Attributes:
+        found: the version of its `what`, which is its format or the schema of its tables.
+        supported: the newest version this package knows.
+    """
+
+    def __init__(self, path: str, what: str, *, found: int, supported: int) -> None:
+        super().__init__(
+            path, 1, f"its {what} has version {found}, this version of smithers knows {supported}"
+        )
+        self.found = found
+        self.supported = supported
 
 
 class CannotOpen(SmithersError):
