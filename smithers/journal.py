@@ -19,7 +19,7 @@ from reactive_sqlite.tables import Table
 from reactive_sqlite.trail import Trail
 from smithers.clock import from_text, to_text
 from smithers.codec import decode, same_json
-from smithers.errors import OwnershipLost, StateTypeError
+from smithers.errors import StateTypeError
 from smithers.ids import transition_id
 from smithers.ownership import FENCE
 from smithers.records import Transition
@@ -142,8 +142,9 @@ class Journal:
         else:
             row = database.conn.execute(_FENCED_INSERT, (*values, *fence)).fetchone()
         if row is None:
-            assert execution_id is not None
-            raise OwnershipLost(execution_id)
+            self._workspace.ownership.check(execution_id)
+            # Another thread of ours has ended it, or undone its start, while this one waited.
+            return self._insert(key, text, value, trigger, now)
         seq, previous, commit = row
         return Transition(
             id=transition_id(seq),

@@ -12,15 +12,18 @@ is still the one of the lease.
 
 from __future__ import annotations
 
+import math
+import queue
 import threading
 import uuid
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from reactive_sqlite.database import Database
 from reactive_sqlite.dialect import sqlite3
-from reactive_sqlite.errors import DatabaseClosed
+from reactive_sqlite.errors import ReactiveError
 from smithers.clock import Clock, to_text
 from smithers.errors import ExecutionBusy, OwnershipLost
 from smithers.process import Process, since_boot, this_process
@@ -55,10 +58,12 @@ _BEAT = """
     WHERE execution_id = ? AND token = ?
 """
 _RELEASE = "DELETE FROM _smithers_leases WHERE execution_id = ? AND token = ?"
-_OTHERS = "SELECT execution_id FROM _smithers_leases"
+_TOKEN = "SELECT token FROM _smithers_leases WHERE execution_id = ?"
+_LEASED = "SELECT execution_id FROM _smithers_leases"
 
 Fence = tuple[str | None, str | None, str | None]
 UNFENCED: Fence = (None, None, None)
+Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +89,35 @@ class Ownership:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+        # Read without a lock, changed in transactions and therefore by one thread at a time.
         self._tokens: dict[str, str] = {}
-        self._lock = threading.Lock()
-        self._wake = threading.Event()
+        self._holder: Process | None = None
+        # When, since the boot, a transaction that ends has kept the heartbeat from its work.
+        self._late = math.inf
         self._heart: threading.Thread | None = None
+        # Not an Event: a collection may put something here in the midst of any line, this one too.
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         # Of machines whose clock says nothing here: the last beat, and when it was first seen.
         self._seen: dict[str, tuple[int, float]] = {}
 
     def only(self) -> str | None:
         """Return the execution that this handle owns when it is the only one."""
-        tokens = self._tokens
-        return next(iter(tokens), None) if len(tokens) == 1 else None
+        # One look at it: another thread may take or end one in between.
+        tokens = tuple(self._tokens)
+        return tokens[0] if len(tokens) == 1 else None
 
     def fence(self, execution_id: str | None) -> Fence:
         """Return the values for `FENCE`, for a write below an execution."""
         token = self._tokens.get(execution_id) if execution_id is not None else None
         return UNFENCED if token is None else (token, execution_id, token)
 
-    def owns(self, execution_id: str) -> bool:
+    def owns(self, execution_id: str | None) -> bool:
         """Tell whether this handle took the execution and has not ended it."""
         return execution_id in self._tokens
+
+    def owned(self) -> list[str]:
+        """List the executions that this handle took and has not ended; none after a fork."""
+        return list(self._tokens) if self._holder == this_process() else []
 
     def check(self, execution_id: str | None) -> None:
         """Raise OwnershipLost where this handle owned the execution and no longer does.
@@ -118,20 +132,26 @@ class Ownership:
         token = self._tokens.get(execution_id)
         if token is None:
             return False
-        lease = self.lease(execution_id)
-        return lease is None or lease.token != token
+        row = self._database.conn.execute(_TOKEN, (execution_id,)).fetchone()
+        return row is None or row[0] != token
 
-    def take(self, execution_id: str) -> None:
-        """Take an execution whose lease is free; call it inside a transaction.
+    def take(self, execution_id: str) -> Undo:
+        """Take an execution whose lease is free, or renew that of this handle.
 
-        Raises ExecutionBusy while another live run has it.
+        Call it inside a transaction. Returns what is to be done should that be rolled back. Raises
+        ExecutionBusy while another live run has it.
         """
-        lease = self.lease(execution_id)
-        if lease is not None and self.is_live(lease):
-            if self._tokens.get(execution_id) == lease.token:
-                return
-            raise self.busy(execution_id, lease)
         me = this_process()
+        if self._holder != me:
+            # Those of the process that this one was forked from are not ours.
+            self._tokens, self._holder = {}, me
+        mine = self._tokens.get(execution_id)
+        lease = self.lease(execution_id)
+        if lease is not None and lease.token == mine:
+            self._renew(execution_id, mine)
+            return partial(self._set, execution_id, mine)
+        if lease is not None and self.is_live(lease):
+            raise _busy(execution_id, lease)
         token = uuid.uuid4().hex
         self._database.conn.execute(
             _TAKE,
@@ -141,7 +161,13 @@ class Ownership:
             ),
         )
         self._tokens[execution_id] = token
+        self._late = min(self._late, since_boot() + HEARTBEAT + RETRY)
         self._start_heart()
+        return partial(self._set, execution_id, mine)
+
+    def forget(self, execution_id: str) -> Undo:
+        """Forget an execution that has ended; returns what undoes that."""
+        return partial(self._set, execution_id, self._tokens.pop(execution_id, None))
 
     def refuse_others(self, execution_id: str) -> None:
         """Raise unless this run may end the execution: it owns it, or nobody does any more.
@@ -152,29 +178,28 @@ class Ownership:
         if not self.owns(execution_id):
             lease = self.lease(execution_id)
             if lease is not None and self.is_live(lease):
-                raise self.busy(execution_id, lease)
+                raise _busy(execution_id, lease)
 
-    def owned(self) -> list[str]:
-        """List the executions that this handle took and has not ended."""
-        return list(self._tokens)
+    def refuse_live(self) -> None:
+        """Raise ExecutionBusy while a live run owns any execution, this one included.
 
-    def forget(self, execution_id: str) -> str | None:
-        """Forget an execution that has ended, or whose taking was rolled back; return its token."""
-        with self._lock:
-            return self._tokens.pop(execution_id, None)
-
-    def remember(self, execution_id: str, token: str) -> None:
-        """Own an execution again whose end was rolled back."""
-        with self._lock:
-            self._tokens[execution_id] = token
+        Call it inside the transaction that would take away what they work below.
+        """
+        for execution_id in self.live_executions():
+            lease = self.lease(execution_id)
+            assert lease is not None
+            raise _busy(execution_id, lease)
 
     def release(self) -> None:
-        """Give every lease of this handle back; those who write on own nothing any more."""
-        self._wake.set()
-        with self._lock:
-            tokens, self._tokens = self._tokens, {}
-        for held in tokens.items():
+        """Give every lease of this handle back; whoever writes on owns nothing any more."""
+        for held in [(id, self._tokens[id]) for id in self.owned()]:
             self._database.conn.execute(_RELEASE, held)
+        self._tokens = {}
+
+    def stop(self) -> None:
+        """Let the heart stand still."""
+        self._heart = None
+        self._wake.put(None)
 
     def lease(self, execution_id: str) -> Lease | None:
         """Return the lease of an execution."""
@@ -186,29 +211,20 @@ class Ownership:
 
     def is_live(self, lease: Lease | None) -> bool:
         """Tell whether whoever holds a lease still lives, as far as can be seen from here."""
-        if lease is None:
+        if lease is None or self.has_ended(lease.process):
             return False
-        me = this_process()
-        if me.shares_clock(lease.process):
-            return lease.expires > since_boot() and not me.knows_dead(lease.process)
-        if me.restarted_since(lease.process):
-            return False
+        if this_process().shares_clock(lease.process):
+            return lease.expires > since_boot()
         beat, first_seen = self._seen.get(lease.token, (-1, 0.0))
         if beat != lease.beat:
             first_seen = since_boot()
             self._seen[lease.token] = (lease.beat, first_seen)
         return since_boot() - first_seen < LEASE
 
-    def lives(self, process: Process, expires: float | None) -> bool:
-        """Tell whether the holder of a lease lives, as a record shows it.
-
-        Without the time at which the lease expires, or with that of another machine, whoever is
-        not seen to have ended lives.
-        """
+    def has_ended(self, process: Process) -> bool:
+        """Tell whether the holder of a lease is seen to have ended, whatever the lease says."""
         me = this_process()
-        if me.restarted_since(process) or me.knows_dead(process):
-            return False
-        return expires is None or not me.shares_clock(process) or expires > since_boot()
+        return me.restarted_since(process) or me.knows_dead(process)
 
     def live_owner(self, execution_id: str) -> bool:
         """Tell whether a live run owns an execution, this one included."""
@@ -222,51 +238,72 @@ class Ownership:
 
     def live_executions(self) -> list[str]:
         """List the executions that live runs own, this one included."""
-        listed = self._database.conn.execute(_OTHERS).fetchall()
-        return [id for (id,) in listed if self.live_owner(id)]
-
-    def busy(self, execution_id: str, lease: Lease) -> ExecutionBusy:
-        """Make the error that says who owns an execution."""
-        far = not this_process().shares_clock(lease.process)
-        advice = f" (on another machine: ask again after {LEASE:.0f} s)" if far else ""
-        return ExecutionBusy(execution_id, str(lease.process), advice)
+        leased = self._database.conn.execute(_LEASED).fetchall()
+        return [id for (id,) in leased if self.live_owner(id)]
 
     def beat(self) -> None:
         """Renew every lease of this handle; one that was taken over stays with its new owner."""
-        with self._lock:
-            tokens = dict(self._tokens)
-        for execution_id, token in tokens.items():
-            values = (since_boot() + LEASE, to_text(self._clock()), execution_id, token)
-            self._database.conn.execute(_BEAT, values)
+        for execution_id in self.owned():
+            self._renew(execution_id, self._tokens.get(execution_id))
+        self._late = since_boot() + HEARTBEAT + RETRY
+
+    def beat_late(self) -> None:
+        """Beat where a transaction, which now ends, has kept the heartbeat from its work.
+
+        While it lasted nobody could take anything over; this way nobody can after it, either.
+        """
+        if since_boot() > self._late and self._tokens:
+            self.beat()
+
+    def _renew(self, execution_id: str, token: str | None) -> None:
+        values = (since_boot() + LEASE, to_text(self._clock()), execution_id, token)
+        self._database.conn.execute(_BEAT, values)
+
+    def _set(self, execution_id: str, token: str | None) -> None:
+        if token is None:
+            self._tokens.pop(execution_id, None)
+        else:
+            self._tokens[execution_id] = token
 
     def _start_heart(self) -> None:
-        with self._lock:
-            if self._heart is None or not self._heart.is_alive():
-                self._wake.clear()
-                heart = threading.Thread(
-                    target=_beat_on,
-                    args=(weakref.ref(self), self._wake),
-                    name="smithers-heartbeat",
-                    daemon=True,
-                )
-                self._heart = heart
-                heart.start()
+        if self._heart is None or not self._heart.is_alive():
+            wake = self._wake
+            # Collected without being closed, it wakes the thread, which then finds nothing.
+            known = weakref.ref(self, lambda _: wake.put(None))
+            self._heart = threading.Thread(
+                target=_beat_on, args=(known, wake), name="smithers-heartbeat", daemon=True
+            )
+            self._heart.start()
 
 
-def _beat_on(reference: Any, wake: threading.Event) -> None:
+def _busy(execution_id: str, lease: Lease) -> ExecutionBusy:
+    far = not this_process().shares_clock(lease.process)
+    advice = f" (on another machine: ask again after {LEASE:.0f} s)" if far else ""
+    return ExecutionBusy(execution_id, str(lease.process), advice)
+
+
+def _beat_on(known: weakref.ref[Ownership], wake: queue.SimpleQueue[None]) -> None:
     """Beat until the handle is closed or collected."""
     pause = HEARTBEAT
-    while not wake.wait(pause):
-        ownership: Ownership | None = reference()
+    while not _woken(wake, pause):
+        ownership = known()
         if ownership is None:
             return
         try:
             ownership.beat()
             pause = HEARTBEAT
-        except DatabaseClosed:
-            return
+        except ReactiveError:
+            return  # closed, or its file was replaced
         except sqlite3.Error:
             # Locked for longer than the handle waits, or the disk is full: the lease may end, but
             # fencing holds, so a later beat makes it good or the next write is refused.
             pause = RETRY
         del ownership
+
+
+def _woken(wake: queue.SimpleQueue[None], timeout: float) -> bool:
+    try:
+        wake.get(timeout=timeout)
+    except queue.Empty:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ class WorkflowDatabase(Database):
 
     Attributes:
         numbering: whether they do; False until the tables are there.
+        before_commit: called inside each of them, when its block has ended.
     """
 
     numbering = False
+    before_commit: Callable[[], None] | None = None
     _commit: int | None = None
     # For each transaction and savepoint under way, what is to be done should it be rolled back.
     _undo: tuple[list[Callable[[], object]], ...] = ()
@@ -47,21 +50,36 @@ class WorkflowDatabase(Database):
                 try:
                     with self._numbered():
                         yield self
+                except BaseException:
+                    # While other threads wait: they must not go on with what is rolled back.
+                    _undo_all(undone)
+                    raise
                 finally:
                     self._undo = outer
                 if outer:
                     outer[-1].extend(undone)
         except BaseException:
-            for undo in reversed(undone):
-                undo()
+            _undo_all(undone)  # it could not be committed
             raise
 
     atomic = transaction
 
     def on_rollback(self, undo: Callable[[], object]) -> None:
         """Have something that is kept in memory undone, should this thread's transaction be."""
-        if self._undo and self.conn.owned_here():
+        if self.undoable:
             self._undo[-1].append(undo)
+
+    @property
+    def undoable(self) -> bool:
+        """Whether what this thread does now may still be rolled back."""
+        return bool(self._undo) and self.conn.owned_here()
+
+    def roll_back(self) -> None:
+        """Undo this thread's transaction now, if one is open; its block cannot end well then."""
+        if self.conn.owned_here():
+            for undone in reversed(self._undo):
+                _undo_all(undone)
+            self.conn.execute("ROLLBACK")
 
     @contextmanager
     def _numbered(self) -> Generator[None]:
@@ -72,6 +90,8 @@ class WorkflowDatabase(Database):
         self._commit = self.conn.execute(_NEXT).fetchone()[0]
         try:
             yield
+            if self.before_commit is not None:
+                self.before_commit()
             self.conn.execute(_GROUP, {"commit": self._commit})
         finally:
             self._commit = None
@@ -100,6 +120,17 @@ class Workspace:
         if self.read_only:
             raise ReadOnly(action)
 
+    @contextmanager
+    def transaction(self) -> Generator[WorkflowDatabase]:
+        """Group writes of what runs here.
+
+        Raises OwnershipLost where that was taken over by another run; what is written inside need
+        not be fenced again, since nobody else can take anything over until the end.
+        """
+        with self.database.transaction() as database:
+            self.ownership.check(self.context.execution_id)
+            yield database
+
     def now(self) -> datetime:
         """Tell the time, in UTC."""
         moment = self.clock()
@@ -122,12 +153,38 @@ class Workspace:
 
         Should the transaction around be rolled back, it runs nowhere any more.
         """
-        frame = Frame(self.context, kind, id, execution_id, phase_id, step_id)
-        self.database.on_rollback(lambda: self.context.abandon(frame))
+        context = self.context
+        known = context.started_here(id)
+        if known is not None:
+            return known  # an execution that is resumed where it runs: it ends in both places
+        frame = context.add(Frame(context, kind, id, execution_id, phase_id, step_id))
+        self.database.on_rollback(lambda: context.leave(id))
         return frame
 
 
 def workspace(database: WorkflowDatabase, clock: Clock, *, read_only: bool) -> Workspace:
     """Make what the storage classes of one handle share."""
     ownership = Ownership(database, clock)
-    return Workspace(database, clock, read_only, Context(ownership.only), ownership)
+    # Weakly: contexts outlive a handle that nobody closed, and the database must not hold itself.
+    known, owning = weakref.ref(database), weakref.ref(ownership)
+
+    def only() -> str | None:
+        found = owning()
+        return None if found is None else found.only()
+
+    def undoable() -> bool:
+        found = known()
+        return found is not None and found.undoable
+
+    def beat_late() -> None:
+        found = owning()
+        if found is not None:
+            found.beat_late()
+
+    database.before_commit = beat_late
+    return Workspace(database, clock, read_only, Context(only, undoable), ownership)
+
+
+def _undo_all(undone: list[Callable[[], object]]) -> None:
+    while undone:
+        undone.pop()()

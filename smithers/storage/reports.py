@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.observation import ObservableQuery
-from smithers.errors import ReadOnly
+from reactive_sqlite.tokens import first_keyword
 from smithers.schema import TABLES
-from smithers.workspace import WorkflowDatabase
+from smithers.workspace import Workspace
 
 # Whether it is worth asking: it may also stand inside a string.
 _NUMBERED = re.compile(r"\$|\?[0-9]")
@@ -23,6 +24,13 @@ _OTHER_TABLES = r"""
     AND name <> '_sqlite_migrations'
     ORDER BY name
 """
+# Those that write and may stand inside a transaction; PRAGMA, VACUUM and ATTACH may not.
+_WRITING = frozenset(
+    {
+        *("ALTER", "ANALYZE", "CREATE", "DELETE", "DROP", "INSERT", "REINDEX", "REPLACE"),
+        *("UPDATE", "WITH"),
+    }
+)
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 
@@ -41,23 +49,22 @@ class WriteRefused(ValueError):
 class Reports:
     """Answer free SQL and count rows."""
 
-    def __init__(self, database: WorkflowDatabase, *, read_only: bool = False) -> None:
-        self._database = database
-        self._read_only = read_only
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._database = workspace.database
 
     def query(
         self, sql: str, params: Parameters = (), *, write: bool = False
     ) -> list[dict[str, Any]]:
         """Run one statement and return its rows; `SmithersDB.query` is its public face."""
         bound = self._bound(sql, params)
-        if not (_explains(sql) or self._database.reads_only(sql, bound)):
-            if not write:
-                raise WriteRefused(sql)
-            if self._read_only:
-                raise ReadOnly("write by a query")
-        cursor = self._database.conn.execute(sql, bound)
-        names = _told_apart(column[0] for column in cursor.description or ())
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        reads = _explains(sql) or self._database.reads_only(sql, bound)
+        if not (reads or write):
+            raise WriteRefused(sql)
+        with nullcontext() if reads else self._writing(sql):
+            cursor = self._database.conn.execute(sql, bound)
+            names = _told_apart(column[0] for column in cursor.description or ())
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def observe(self, sql: str, params: Parameters = ()) -> ObservableQuery[list[dict[str, Any]]]:
         """Observe the rows of a query; `SmithersDB.observe` is its public face."""
@@ -70,6 +77,19 @@ class Reports:
             table: self._database.conn.execute(f"SELECT count(*) FROM {quote(table)}").fetchone()[0]
             for table in dict.fromkeys((*TABLES, *own))
         }
+
+    def _writing(self, sql: str) -> AbstractContextManager[object]:
+        """Refuse a write below an execution that this run has lost, or where none is possible."""
+        self._workspace.check_writable("write by a query")
+        keyword = first_keyword(sql)
+        ownership, execution_id = self._workspace.ownership, self._workspace.context.execution_id
+        # Undoing writes nothing, and who has lost an execution must be able to.
+        if not ownership.owns(execution_id) or keyword == "ROLLBACK":
+            return nullcontext()
+        if keyword in _WRITING:
+            return self._workspace.transaction()
+        ownership.check(execution_id)
+        return nullcontext()
 
     def _bound(self, sql: str, params: Parameters) -> Parameters:
         """Bind a sequence by number where the statement has `$1` or `?1`; else leave it alone.
