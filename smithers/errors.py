@@ -7,6 +7,8 @@
     ├── ExecutionBusy           another live run owns the execution
     ├── OwnershipLost           this run owned the execution, and another one has taken it over
     ├── NoCurrentExecution      nothing runs below which the row could stand
+    ├── StepFailed              what a step of a run called raised
+    ├── AgentFailed             an agent ended without a result
     ├── ReadOnly                a write on a database opened with read_only=True
     ├── StateTypeError          a stored value is not what its reader can take
     ├── InTransaction           what needs transactions of its own was called inside one
@@ -14,6 +16,7 @@
     │   ├── DamagedDump         it is none, or it was cut off or changed
     │   ├── DumpTooNew          it was written by a newer version of this package
     │   └── DumpConflict        the database holds something else already
+    ├── RepositoryError         git or jj cannot say what the current commit is
     └── CannotOpen              nothing was opened, and nothing on disk was changed
         ├── NotADatabase        the file is of another kind, or damaged
         └── SchemaTooNew        the file was written by a newer version of this package
@@ -105,6 +108,32 @@ class NoCurrentExecution(SmithersError):
         )
 
 
+class StepFailed(SmithersError):
+    """What a step called has raised, which is the `__cause__`; the step is recorded as failed.
+
+    Attributes:
+        step: the name of the step.
+    """
+
+    def __init__(self, step: str) -> None:
+        super().__init__(f"step {step!r} failed")
+        self.step = step
+
+
+class AgentFailed(SmithersError):
+    """An agent has failed: an error of its model, its process or its limits, or no result at all.
+
+    Attributes:
+        id: the id of the agent's row, which has what it came to.
+        reason: what went wrong, one line.
+    """
+
+    def __init__(self, id: str, reason: str) -> None:
+        super().__init__(f"agent {id!r} failed: {reason}")
+        self.id = id
+        self.reason = reason
+
+
 class ReadOnly(SmithersError):
     """A write was asked of a database that was opened with `read_only=True`."""
 
@@ -114,6 +143,20 @@ class ReadOnly(SmithersError):
 
 class StateTypeError(SmithersError, TypeError):
     """A stored value is not what its reader can take; the message names the key."""
+
+
+class RepositoryError(SmithersError):
+    """Git or jj cannot say what the current commit of a directory is; nothing was logged.
+
+    Attributes:
+        repo: the directory, as text.
+        reason: what is wrong, one line.
+    """
+
+    def __init__(self, repo: str, reason: str) -> None:
+        super().__init__(f"cannot read the current commit of {repo!r}: {reason}")
+        self.repo = repo
+        self.reason = reason
 
 
 class InTransaction(SmithersError):
