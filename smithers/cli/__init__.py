@@ -11,11 +11,20 @@ from typing import Any
 
 import click
 
+from smithers.cli.check import check
 from smithers.cli.demo import demo
-from smithers.cli.executions import cancel, current, execution, executions, phases
+from smithers.cli.executions import cancel, current, execution, executions
+from smithers.cli.parts import agents, phases, steps, tools
 from smithers.cli.queries import query, stats
 from smithers.cli.state import delete, history, replay, set_value, state
 from smithers.cli.watch import watch
+
+# As the help shows them.
+SECTIONS = {
+    "Executions": (executions, execution, current, phases, steps, agents, tools, cancel),
+    "State": (state, set_value, delete, history, replay, watch),
+    "Database": (query, stats, check),
+}
 
 
 class _Unread(Exception):
@@ -34,6 +43,22 @@ class _Commands(click.Group):
             return super().invoke(ctx)
 
 
+class _Sections(click.Group):
+    """Commands that the help shows under headings."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        longest = max(map(len, self.commands))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                room = formatter.width - longest - 6
+                formatter.write_dl(
+                    [
+                        ((command.name or "").ljust(longest), command.get_short_help_str(room))
+                        for command in commands
+                    ]
+                )
+
+
 @contextmanager
 def _unread() -> Generator[None, None, None]:
     try:
@@ -48,7 +73,7 @@ def cli() -> None:
     """Workflow state in SQLite, with history, time travel and live observation."""
 
 
-@cli.group()
+@cli.group(cls=_Sections)
 def db() -> None:
     """Look into a workflow database, and change its state.
 
@@ -111,10 +136,7 @@ def _discard_output() -> None:
     os.close(nowhere)
 
 
-for _command in (
-    *(executions, execution, current, cancel, phases),
-    *(state, set_value, delete, history, replay, watch),
-    *(query, stats),
-):
-    db.add_command(_command)
+for _commands in SECTIONS.values():
+    for _command in _commands:
+        db.add_command(_command)
 cli.add_command(demo)

@@ -76,3 +76,8 @@ def size_column(name: str, sizes: Iterable[int | None]) -> Column:
     listed = list(sizes)
     cells = [ABSENT if size is None else str(size) for size in listed]
     return Column(name, cells, [shown_size(size) for size in listed], whole=True, number=True)
+
+
+def status_column(statuses: Iterable[str]) -> Column:
+    """Show words that a table of ours allows."""
+    return Column("status", list(statuses), whole=True)

@@ -1,4 +1,4 @@
-"""`smithers db executions | execution | current | cancel | phases | steps`: runs of a workflow."""
+"""`smithers db executions | execution | current | cancel`: the runs of a workflow."""
 
 from __future__ import annotations
 
@@ -106,9 +106,10 @@ def execution(path: str | None, as_json: bool, limit: int, id: str) -> None:
 @json_option
 @limit_option(100, "Show the newest N of each kind.")
 def current(path: str | None, as_json: bool, limit: int) -> None:
-    """Show what runs: the newest running execution and what is open below it.
+    """Show what runs now, as a tree.
 
-    An owner that has ended is shown as dead. With --json null where nothing runs.
+    That is the newest running execution and what is open below it. An owner that has ended is
+    shown as dead. With --json null where nothing runs.
     """
     with open_for_reading(path) as db:
         record = db.executions.current()
@@ -147,34 +148,6 @@ def cancel(path: str | None, as_json: bool, reason: str | None, id: str) -> None
         click.echo(f"cancelled  {shown_text(record.name)}  {shown_text(record.id)}")
     else:
         click.echo(f"asked {shown_text(record.owner)} to cancel  {shown_text(record.id)}")
-
-
-@click.command()
-@path_option
-@json_option
-@limit_option(100, "Show the newest N phases.")
-@click.argument("id")
-def phases(path: str | None, as_json: bool, limit: int, id: str) -> None:
-    """List the phases of execution ID, oldest first."""
-    with open_for_reading(path) as db:
-        _, whole = whole_id(db, id, "execution")
-        every = db.phases.list(whole)[-limit:] if limit else []
-    if as_json:
-        print_json([as_fields(phase) for phase in every])
-    elif not every:
-        print_nothing("This execution has no phases." if limit else "No phase is shown.")
-    else:
-        print_listing(
-            [
-                id_column(phase.id for phase in every),
-                text_column("name", [phase.name for phase in every]),
-                count_column("iteration", [phase.iteration for phase in every]),
-                Column("status", [phase.status for phase in every], whole=True),
-                time_column("started", [phase.started_at for phase in every]),
-                took_column([(phase.started_at, phase.duration_ms) for phase in every]),
-                text_column("error", [phase.error for phase in every], spare=True),
-            ]
-        )
 
 
 def _existing(db: SmithersDB, id: str) -> Execution:

@@ -1,4 +1,4 @@
-"""Rows by an abbreviated id, as a person types it."""
+"""Ids of rows: by an abbreviation, as a person types it, and the newest ones."""
 
 from __future__ import annotations
 
@@ -21,16 +21,24 @@ _ENDS = """
     WHERE substr(id, 1, length(?1)) = ?1 OR substr(id, -length(?1)) = ?1
     ORDER BY seq DESC
 """
+_NEWEST_AGENTS = "SELECT id FROM agents {where} ORDER BY seq DESC LIMIT ?"
 
 
 class Lookup:
-    """Find ids by one of their ends.
+    """Find ids.
 
     The ids of this package begin with the time, so that those of one minute differ at their ends.
     """
 
     def __init__(self, database: WorkflowDatabase) -> None:
         self._database = database
+
+    def newest_agents(self, execution_id: str | None, *, limit: int) -> list[str]:
+        """List the newest agents, of one execution or of all, in the order of their starts."""
+        where = "" if execution_id is None else "WHERE execution_id = ?"
+        values = (limit,) if execution_id is None else (execution_id, limit)
+        found = self._database.conn.execute(_NEWEST_AGENTS.format(where=where), values)
+        return [id for (id,) in found][::-1]
 
     def matching(self, kind: IdKind, text: str) -> list[str]:
         """List the ids that are this text, else those that begin or end with it, newest first."""
