@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,7 @@ from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, utc_now
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
+from smithers.files import make_file, refusal
 from smithers.journal import Journal
 from smithers.records import Finding
 from smithers.schema import SCHEMA_VERSION, migrate, version
@@ -37,10 +37,6 @@ DEFAULT_PATH = ".smithers/data"
 FILE_NAME = "db.sqlite"
 MEMORY = ":memory:"
 _FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
-
-# Closing a descriptor drops the locks that SQLite holds on the same file in this process, so no
-# database is opened here between the creation of its empty file and the closing of that descriptor.
-_creating = threading.Lock()
 
 
 class State(StateStore, StateHistory, StateKeys):
@@ -212,7 +208,7 @@ def open_smithers_db(
     """Open a workflow database whose observers are called at `home`; see `create_smithers_db`."""
     file = locate(path)
     if file is not None and not read_only:
-        _make(file)
+        make_file(file)
     elif file is not None and not file.is_file():
         raise CannotOpen(str(file), "there is no such file")
     name = MEMORY if file is None else str(file)
@@ -228,12 +224,12 @@ def open_smithers_db(
             on_observer_error=on_observer_error,
         )
     except sqlite3.Error as error:
-        raise _refusal(name, error) from error
+        raise refusal(name, error) from error
     try:
         _prepare(database, name, read_only=read_only)
     except sqlite3.Error as error:
         database.close()
-        raise _refusal(name, error) from error
+        raise refusal(name, error) from error
     except BaseException:
         database.close()
         raise
@@ -272,41 +268,6 @@ def _kind(place: Path) -> str:
     return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
 
 
-def _make(file: Path) -> None:
-    """Make the missing directories (0700) and the empty file (0600), whatever the umask."""
-    try:
-        missing = [place for place in file.parents if not place.exists()]
-        for place in reversed(missing):
-            _make_directory(place)
-        with _creating:
-            if not file.exists():
-                _create(file)
-    except OSError as error:
-        raise CannotOpen(str(file), error.strerror or str(error)) from error
-    # SQLite would open it all the same, and fail at the first write.
-    if not os.access(file, os.W_OK):
-        raise CannotOpen(str(file), "it may not be written; pass read_only=True to read it")
-
-
-def _make_directory(place: Path) -> None:
-    try:
-        place.mkdir(0o700)
-    except FileExistsError:
-        return  # another process was faster
-    place.chmod(0o700)
-
-
-def _create(file: Path) -> None:
-    try:
-        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        return  # another process was faster
-    try:
-        os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
-
-
 def _prepare(database: WorkflowDatabase, name: str, *, read_only: bool) -> None:
     found = version(database)
     if found > SCHEMA_VERSION:
@@ -317,11 +278,3 @@ def _prepare(database: WorkflowDatabase, name: str, *, read_only: bool) -> None:
         with database.transaction():
             migrate(database)
     database.numbering = True
-
-
-def _refusal(name: str, error: Exception) -> CannotOpen:
-    # The low byte is the primary result code.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return NotADatabase(name, str(error))
-    return CannotOpen(name, str(error))

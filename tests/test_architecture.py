@@ -71,13 +71,20 @@ ROWS = {
     "smithers.ids": 7,
     "smithers.process": 7,  # which process this is, and which others live
     "smithers.failure": 7,  # what went wrong, as text
+    "smithers.repositories": 7,  # what git or jj says of the current commit
     "smithers.codec": 7,
+    "smithers.projects": 7,  # which project a database belongs to, and where memories are shared
+    "smithers.files": 7,  # files and directories made for this user alone
+    "smithers.search": 7,  # the words of what somebody searches for
     "smithers.schema": 8,
     "smithers.context": 8,
     "smithers.ownership": 8,
     "smithers.journal": 8,
     "smithers.workspace": 8,  # what the storage classes of a handle share
     "smithers.parents": 8,  # below what a new row stands
+    "smithers.stores": 8,  # files of memories apart from the workflow database
+    "smithers.merged": 8,  # queries of several databases, observed as one
+    "smithers.facts": 8,  # what a call that logs something is given, checked
     "smithers.rows": 8,  # rows with a life, started and ended
     "smithers.shapes": 8,  # what the values of a type look like in JSON
     "smithers.accessor": 8,  # the reading half of a signal pair
@@ -103,6 +110,7 @@ PURE = (
     "smithers.errors",
     "smithers.records",
     "smithers.codec",
+    "smithers.search",
 )
 IO_MODULES = frozenset(
     {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from smithers.schema.executions import EXECUTIONS
 from smithers.schema.history import HISTORY
+from smithers.schema.memories import MEMORIES, STORE
 from smithers.schema.transfer import TRANSFER
 from smithers.schema.vcs import VCS
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # "smth", in the header of every file that this package made.
 APPLICATION_ID = 0x736D7468
+# "smtm", of a file that holds memories alone.
+STORE_ID = 0x736D746D
 TABLES = (
     "executions",
     "phases",
@@ -23,6 +26,7 @@ TABLES = (
     "tool_calls",
     "state",
     "transitions",
+    "memories",
     "commits",
     "snapshots",
     "reviews",
@@ -33,19 +37,31 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("0001_state_and_history", HISTORY),
     ("0002_executions", EXECUTIONS),
     ("0003_vcs", VCS),
+    ("0004_memories", MEMORIES),
     ("0005_transfer", TRANSFER),
 )
 SCHEMA_VERSION = len(STEPS)
+# The same of a file that holds memories alone.
+STORE_STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (("0001_memories", STORE),)
+STORE_VERSION = len(STORE_STEPS)
 
 
 def migrations() -> Migrations:
     """List every step from an empty file to the present schema."""
-    from sqlite_utils.migrations import Migrations
+    return _migrations("smithers", STEPS)
 
-    steps = Migrations("smithers")
-    for name, statements in STEPS:
-        _add(steps, name, statements)
-    return steps
+
+def migrate_store(db: Database) -> None:
+    """Bring the schema of a file of memories up to date; call it as `migrate`."""
+    _migrations("smithers_memories", STORE_STEPS).apply(db)
+    db.conn.execute(f"PRAGMA application_id = {STORE_ID}")
+    db.conn.execute(f"PRAGMA user_version = {STORE_VERSION}")
+
+
+def store_version(db: Database) -> int:
+    """Tell the version of the schema of a file of memories, as `version`."""
+    application, marked = _marks(db)
+    return marked if application == STORE_ID else 0
 
 
 def migrate(db: Database) -> None:
@@ -67,6 +83,15 @@ def version(db: Database) -> int:
     application, marked = _marks(db)
     applied = len(steps.applied(db))
     return max(applied, marked) if application == APPLICATION_ID else applied
+
+
+def _migrations(name: str, steps: tuple[tuple[str, tuple[str, ...]], ...]) -> Migrations:
+    from sqlite_utils.migrations import Migrations
+
+    migrations = Migrations(name)
+    for step, statements in steps:
+        _add(migrations, step, statements)
+    return migrations
 
 
 def _add(steps: Migrations, name: str, statements: tuple[str, ...]) -> None:
