@@ -21,6 +21,7 @@ from reactive_sqlite.region import Region, TableName
 from reactive_sqlite.regions import Regions, no_table
 from reactive_sqlite.signals.external import External, publish
 from reactive_sqlite.source import Fetched, Parameters, Source, source_key
+from reactive_sqlite.statement import Statement
 from reactive_sqlite.subscription import Report
 from reactive_sqlite.trail import Trail, TrailReader
 from reactive_sqlite.versions import Versions
@@ -54,7 +55,13 @@ class Publication:
     def __init__(self) -> None:
         self.nodes: list[tuple[External[Any], Any]] = []
         self.parcels: list[Parcel] = []
-        self.bundles: dict[Bundle, None] = {}
+        self.bundles: dict[Bundle, None] | None = None
+
+    def tell(self, bundles: Iterable[Bundle]) -> None:
+        """Let the bundles be told, each once."""
+        if self.bundles is None:
+            self.bundles = {}
+        self.bundles.update(dict.fromkeys(bundles))
 
 
 class Broker:
@@ -73,10 +80,12 @@ class Broker:
         self.capture = Capture(
             connection,
             on_commit=self._committed,
+            on_commit_alone=self._committed_alone,
             on_rollback=self._begin_later,
             on_deliver=self.deliveries.run,
             find=lambda id: self.regions.catalog.tables.get(id),
             moved=self._schema_moved,
+            elsewhere=self._elsewhere,
             look=self.look if connection.memory else None,
         )
         self.listeners = Listeners(self.capture, self.deliveries, lambda: self.regions.catalog)
@@ -99,6 +108,7 @@ class Broker:
         parameters: Parameters,
         *,
         pins: tuple[tuple[str, Any], ...] | None = None,
+        selected: tuple[str, ...] | None = None,
         missing_is_empty: bool = False,
     ) -> Source:
         """Return the one source of equal queries; nothing is run yet."""
@@ -106,7 +116,9 @@ class Broker:
         key = source_key(sql, parameters, missing_is_empty)
         found = self._sources.get(key) if key is not None else None
         if found is None:
-            found = Source(sql, parameters, pins, missing_is_empty=missing_is_empty)
+            found = Source(
+                sql, parameters, pins, selected=selected, missing_is_empty=missing_is_empty
+            )
             if key is not None:
                 self._sources[key] = found
         return found
@@ -302,6 +314,64 @@ class Broker:
         if self._later:
             self._begin_later()
 
+    def _committed_alone(self, statement: Statement) -> None:
+        """One statement was committed. Where it touched one row, the captured values may be all
+        that is needed; anything out of the ordinary goes the general way."""
+        capture = self.capture
+        entries = capture.entries
+        if (
+            len(entries) <= 1
+            and not (capture.dirty or capture.schema or capture.due or capture.unseen)
+            and capture.evictions_seen
+            and not (self.released or self.listeners.members or self._interests.everything)
+            and not (self._later or self._overdue or self._underived)
+        ):
+            hit: Sources | None = {}
+            if entries:
+                hit = self._interests.touched_by(entries[0], capture.numbers[entries[0][0]])
+            if hit is not None:
+                if not hit:
+                    capture.clear()
+                if not hit or self._take_over(hit):
+                    self._commits += 1
+                    return
+        capture.wrote(statement)
+        self._committed()
+
+    def _elsewhere(self) -> bool:
+        # One query alone cannot show half of another connection's commit, and a change of schema
+        # would have shown itself as the statement was compiled anew.
+        return len(self.live) > 1 and self._versions.data_pending
+
+    def _take_over(self, hit: Sources) -> bool:
+        """Publish what the one query that was hit gives now; False when that has to be fetched."""
+        capture = self.capture
+        if len(hit) != 1:
+            return False
+        (source,) = hit
+        before = source.fetched
+        if (
+            source.one_row is None
+            or source.tracked is not None
+            or before is None
+            or not before.columns
+            or capture.elsewhere
+            or not self.connection.plain_text
+        ):
+            return False
+        entry = capture.entries[0]
+        rows = source.one_row.rows(entry, capture.numbers[entry[0]])
+        if rows is None:
+            return False
+        capture.clear()  # first: what decodes the value may itself ask the database
+        if not same_rows(before.rows, rows):
+            source.fetched = Fetched(rows, before.columns)
+            publication = Publication()
+            for view in source.dependents:
+                view.renew(publication)
+            self.emit(publication)
+        return True
+
     def _begin_later(self) -> None:
         self.capture.settle()
         later, self._later = self._later, {}
@@ -385,8 +455,9 @@ class Broker:
             cause = causing_run()
             publish(publication.nodes, self.report, cause)
             self.deliveries.signal(cause)
-        for bundle in publication.bundles:
-            bundle.collect(publication)
+        if publication.bundles:
+            for bundle in publication.bundles:
+                bundle.collect(publication)
         if publication.parcels:
             self.deliveries.extend(publication.parcels)
 
@@ -411,7 +482,7 @@ class Broker:
             self._schema_moved()
         while True:
             source.region = self.regions.region(source)
-            self._watch(source.region)
+            self._watch(source, source.region)
             fetched = self._fetch(source)
             if not self._versions.data_pending:
                 break
@@ -429,7 +500,7 @@ class Broker:
         del self.live[source]
         if source.region is not None:
             self._interests.remove(source, source.region)
-        source.region = source.fetched = source.seen = None
+        source.region = source.fetched = source.seen = source.one_row = None
         self._overdue.pop(source, None)
 
     def _sweep(self) -> None:
@@ -461,13 +532,16 @@ class Broker:
         if not wanted:
             self._go_idle(source)
 
-    def _watch(self, region: Region) -> None:
+    def _watch(self, source: Source, region: Region) -> None:
         if self.connection.read_only:
             return  # nothing here can write
+        source.one_row = self.regions.one_row(source, region)
+        carried = source.one_row.columns if source.one_row is not None else ()
         for id, columns in region.tables.items():
             table = self.regions.catalog.tables.get(id)
             if table is not None:
-                self.capture.watch(table, columns, (name for name, _ in region.pins))
+                pinned = [name for name, _ in region.pins]
+                self.capture.watch(table, columns, pinned, carried=carried)
 
     def _derive_again(self) -> None:
         """After a schema change: ask the compiler again about every followed query."""
@@ -484,7 +558,7 @@ class Broker:
             if source.region is not None:
                 self._interests.remove(source, source.region)
             source.region = region
-            self._watch(source.region)
+            self._watch(source, region)
             self._interests.add(source, source.region)
         if not self.connection.read_only:
             self.listeners.watch()

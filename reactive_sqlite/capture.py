@@ -22,6 +22,8 @@ from reactive_sqlite.statement import Statement
 ROW_LIMIT = 10_000
 # An UPDATE reports its changed columns as bits of one SQLite integer; bit 0 is the key.
 _MOST_COLUMNS = 60
+# Values of a row are carried along only in the first entries of a transaction: they may be large.
+_CARRYING = 16
 _KNOWN_BITS = 256
 _PREFIX = "_reactive_sqlite_"
 
@@ -30,9 +32,13 @@ ALL_COLUMNS = -1
 
 
 Entry = tuple[Any, ...]
-"""(table number, INSERTED/UPDATED/DELETED, bits of the changed columns, *captured values).
+"""(table number, INSERTED/UPDATED/DELETED, bits of the changed columns, *captured values,
+*carried values).
 
-An update carries the old values first and the new ones behind them."""
+An update has the old captured values first and the new ones behind them. Carried are the new values
+of further columns, a text as its bytes and a blob as `A_BLOB`: a text that is no UTF-8, turned into
+a str on its way, would make the user's statement fail."""
+A_BLOB = "blob"
 
 
 @dataclass(slots=True)
@@ -44,14 +50,20 @@ class TableCapture:
     table: Table
     watched: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
     every_column: bool = False
     installed: tuple[Any, ...] | None = None
     captured: tuple[str, ...] = ()
-    """Lower-case names of the values that each entry carries, in order, as installed."""
+    """Lower-case names of the values that each entry has, in order, as installed."""
     compared: tuple[str, ...] = ()
     """The watched columns in the order of an entry's bits, as installed."""
+    carries: tuple[str, ...] = ()
+    """Lower-case names of the carried columns, in order, as installed."""
     changed: dict[int, frozenset[str] | None] = field(default_factory=dict[int, Any])
     """What the bits of an entry stand for, as installed; see `columns_of`."""
+    placed: dict[tuple[str, ...], tuple[int, ...] | None] = field(
+        default_factory=dict[tuple[str, ...], Any]
+    )
 
     def columns_of(self, bits: int) -> frozenset[str] | None:
         """Return the watched columns that an entry changed; None for the whole row."""
@@ -64,9 +76,21 @@ class TableCapture:
             self.changed[bits] = frozenset(names)
         return self.changed[bits]
 
+    def places(self, names: tuple[str, ...]) -> tuple[int, ...] | None:
+        """Return where an entry has the (old) values of these columns; None when it has not all."""
+        if names not in self.placed:
+            at = [3 + self.captured.index(name) for name in names if name in self.captured]
+            self.placed[names] = tuple(at) if len(at) == len(names) else None
+        return self.placed[names]
+
+    def without_carried(self, entry: Entry) -> Entry:
+        """Return the entry as it is for a table of which nothing is carried."""
+        width = len(self.captured)
+        return entry[: 3 + (2 * width if entry[1] == UPDATED else width)]
+
     @property
     def wanted(self) -> tuple[Any, ...]:
-        return self.watched, self.pinned, self.every_column
+        return self.watched, self.pinned, self.carried, self.every_column
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -83,10 +107,12 @@ class Capture:
         connection: Connection,
         *,
         on_commit: Callable[[], None],
+        on_commit_alone: Callable[[Statement], None],
         on_rollback: Callable[[], None],
         on_deliver: Callable[[], None],
         find: Callable[[TableName], Table | None],
         moved: Callable[[], bool],
+        elsewhere: Callable[[], bool],
         look: Callable[[], None] | None = None,
     ) -> None:
         self.entries: list[Entry] = []
@@ -97,19 +123,23 @@ class Capture:
         self.tables: dict[TableName, TableCapture] = {}
         self.numbers: dict[int, TableCapture] = {}
         self.unseen: set[TableName] = set()  # observed, but SQLite allows no trigger on them
+        self.evictions_seen = True  # the rows that REPLACE removes
         self.due = False  # something waits for the end of the transaction
+        self.elsewhere = True  # another connection may have committed before the first entry
         self._connection = connection
         self._on_commit = on_commit
+        self.committed_alone = on_commit_alone
         self._on_rollback = on_rollback
         self._find = find
         self._moved = moved
+        self._elsewhere = elsewhere
         self._look = look
+        self._carrying = False  # some table's entries carry values
         self._overflowed: set[int] = set()
         self._unsettled: set[TableName] = set()  # their triggers wait for the transaction's end
         self._savepoints: list[tuple[str, int, set[TableName]]] = []
         self._remade = False  # the open transaction has dropped or made triggers
         self._loose = False  # triggers were dropped for a statement and must come back
-        self._evictions_seen = True
         self.deliver = on_deliver
         connection.create_function(_PREFIX + "row", -1, self._record)
 
@@ -129,7 +159,7 @@ class Capture:
         self.wrote_any = True
         if self.unseen or self._unsettled:
             self.dirty |= statement.writes & (self.unseen | self._unsettled)
-        if not self._evictions_seen:
+        if not self.evictions_seen:
             self.dirty |= statement.writes & self.tables.keys()
 
     def wrote_table(self, table: TableName) -> None:
@@ -194,14 +224,15 @@ class Capture:
 
     def pragma(self) -> None:
         """A PRAGMA ran: without recursive triggers the rows that REPLACE evicts are not seen."""
-        self._evictions_seen = bool(self._connection.raw("PRAGMA recursive_triggers")[0][0])
+        self.evictions_seen = bool(self._connection.raw("PRAGMA recursive_triggers")[0][0])
 
     # -- used by the broker --------------------------------------------------------------------
 
     def clear(self) -> None:
         """Begin an empty transaction."""
         self.schema = self.redefined = self.wrote_any = self.due = False
-        self._remade = self._remade and self._connection.busy
+        if self._remade:
+            self._remade = self._connection.busy
         self.entries.clear()
         if self.dirty or self._overflowed or self._savepoints:
             self.dirty.clear()
@@ -214,9 +245,11 @@ class Capture:
         columns: Iterable[str],
         pinned: Iterable[str],
         *,
+        carried: Iterable[str] = (),
         every_column: bool = False,
     ) -> None:
-        """Capture the table's rows from now on: changes of `columns`, values of `pinned`."""
+        """Capture the table's rows from now on: changes of `columns`, values of `pinned`, new
+        values of `carried`."""
         if not table.capturable:
             self.unseen.add(table.id)
             return
@@ -226,6 +259,8 @@ class Capture:
             self.tables[table.id] = self.numbers[capture.number] = capture
         capture.watched = _grown(capture.watched, (c for c in columns if c in table.columns))
         capture.pinned = _grown(capture.pinned, pinned)
+        capture.carried = _grown(capture.carried, carried)
+        self._carrying = self._carrying or bool(capture.carried)
         capture.every_column = capture.every_column or every_column
         if capture.installed != capture.wanted:
             if self._connection.busy:
@@ -294,11 +329,20 @@ class Capture:
 
     def _record(self, *entry: Any) -> None:
         # Called by SQLite inside the user's statement: it must not raise.
-        if entry[0] in self._overflowed:
-            return
-        self.entries.append(entry)
-        if len(self.entries) >= ROW_LIMIT:
-            self._collapse()
+        entries = self.entries
+        if not entries and self._carrying:
+            # Asked here, where the write lock is held: nobody else's commit comes before this one,
+            # and no lock has to be taken for the question.
+            try:
+                self.elsewhere = self._elsewhere()
+            except Exception:
+                self.elsewhere = True  # then nothing is taken from this entry
+        if len(entries) < _CARRYING and not self._overflowed:
+            entries.append(entry)
+        elif entry[0] not in self._overflowed:
+            entries.append(self.numbers[entry[0]].without_carried(entry))
+            if len(entries) >= ROW_LIMIT:
+                self._collapse()
 
     def _collapse(self) -> None:
         numbers = {entry[0] for entry in self.entries}
@@ -364,7 +408,9 @@ class Capture:
         pinned = [column for column in capture.pinned if column in columns]
         capture.captured = tuple(dict.fromkeys([*(c.lower() for c in capture.key), *pinned]))
         capture.compared = tuple(column for column in capture.watched if column in columns)
+        capture.carries = tuple(column for column in capture.carried if column in columns)
         capture.changed.clear()
+        capture.placed.clear()
         for sql in _trigger_sql(capture):
             self._connection.raw(sql)
         capture.installed = capture.wanted
@@ -384,6 +430,7 @@ def _trigger_sql(capture: TableCapture) -> Iterable[str]:
     names = [_spelled(table, column) for column in capture.captured]
     new = "".join(f", NEW.{name}" for name in names)
     old = "".join(f", OLD.{name}" for name in names)
+    new += "".join(f", {_carried(quote(table.columns[c].name))}" for c in capture.carries)
     call = _PREFIX + "row"
     on = f"ON {table.qualified}"
     yield (
@@ -406,6 +453,13 @@ def _trigger_sql(capture: TableCapture) -> Iterable[str]:
         f"CREATE TEMP TRIGGER {_trigger(capture, 'u')} AFTER UPDATE {on}"
         f" WHEN {' OR '.join(noticed)}"
         f" BEGIN SELECT {call}({number}, {UPDATED}, {bits}{old}{new}); END"
+    )
+
+
+def _carried(name: str) -> str:
+    return (
+        f"CASE typeof(NEW.{name}) WHEN 'text' THEN CAST(NEW.{name} AS BLOB)"
+        f" WHEN 'blob' THEN '{A_BLOB}' ELSE NEW.{name} END"
     )
 
 

@@ -20,11 +20,12 @@ _KNOWN_MODULES = frozenset({"fts3", "fts4", "fts5", "rtree", "rtree_i32", "geopo
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column as PRAGMA table_xinfo describes it; `hidden` includes generated ones."""
+    """One column as PRAGMA table_xinfo describes it; `plain`: not generated, not hidden."""
 
     name: str
     declared_type: str
     key_position: int
+    plain: bool
 
 
 class Table:
@@ -58,10 +59,13 @@ class Table:
     def columns(self) -> dict[str, Column]:
         """Its columns by lower-case name, hidden and generated ones included."""
         rows = self._fetch(
-            "SELECT name, type, pk FROM pragma_table_xinfo(?, ?) ORDER BY cid",
+            "SELECT name, type, pk, hidden = 0 FROM pragma_table_xinfo(?, ?) ORDER BY cid",
             (self.name, self.schema),
         )
-        return {name.lower(): Column(name, declared, position) for name, declared, position in rows}
+        return {
+            name.lower(): Column(name, declared, position, bool(plain))
+            for name, declared, position, plain in rows
+        }
 
     @cached_property
     def primary_key(self) -> tuple[str, ...]:
@@ -96,6 +100,20 @@ class Table:
         """Lower-case names of the columns that compare by COLLATE BINARY."""
         return frozenset(name for name in self.columns if self._collation(name) == "BINARY")
 
+    @cached_property
+    def only_after_triggers(self) -> bool:
+        """Whether no trigger of it runs before its row is written, as far as their texts say."""
+        for master in (f"{quote(self.schema)}.sqlite_master", "temp.sqlite_temp_master"):
+            for (sql,) in self._fetch(
+                f"SELECT sql FROM {master} WHERE type = 'trigger' AND lower(tbl_name) = lower(?)",
+                (self.name,),
+            ):
+                # SQLite keeps them as CREATE TRIGGER, the name, and what the user wrote behind it.
+                tokens = tokenize(sql or "") or []
+                if len(tokens) < 4 or tokens[3].keyword() != "AFTER":
+                    return False
+        return True
+
     def _collation(self, column: str) -> str:
         # There is no pragma for a column's collation: ask the compiler which one a comparison
         # uses. The unary plus keeps it from seeking in an index, which would hide the answer.
@@ -121,6 +139,11 @@ class Catalog:
             table = Table(fetch, schema, name, kind, sql or "", without_rowid=bool(without_rowid))
             self.tables[table.id] = table
             self.by_name.setdefault(name.lower(), []).append(table)
+
+    @cached_property
+    def is_utf8(self) -> bool:
+        """Whether texts are stored as UTF-8, in all of the databases: SQLite allows no mixture."""
+        return bool(self._fetch("PRAGMA encoding")[0][0] == "UTF-8")
 
     def _rows(self) -> Iterable[tuple[Any, ...]]:
         schemas = [name for _, name, _ in self._fetch("PRAGMA database_list")]

@@ -78,6 +78,11 @@ class Ledger(Protocol):
         """What was noted is committed."""
         ...
 
+    def committed_alone(self, statement: Statement, /) -> None:
+        """A statement that may write has run outside any transaction, and it alone has caused all
+        that is noted."""
+        ...
+
     def rolled_back(self) -> None:
         """What was noted was undone."""
         ...
@@ -112,7 +117,7 @@ class Connection(sqlite3.Connection):
         self.read_only = False
         self.immutable = False  # a file that nobody can write to
         self.memory = False  # no file at all
-        self._plain_text = True
+        self.plain_text = True
         self._depth = 0  # statements running inside statements (a Python function called by SQL)
         self._quiet = 0  # inside a script: its commits are told at its end
         self._explained = 0
@@ -260,11 +265,11 @@ class Connection(sqlite3.Connection):
     @text_factory.setter
     def text_factory(self, factory: Any) -> None:  # pyright: ignore
         _text_factory.__set__(self, factory)
-        self._plain_text = factory is str
+        self.plain_text = factory is str
 
     def raw(self, sql: str, parameters: Any = ()) -> list[Any]:
         """Run a statement of our own, unnoticed, and return its rows as tuples."""
-        if self._plain_text:
+        if self.plain_text:
             return self.fetch(sql, parameters, ())[0]
         with self._own_texts():
             return self.fetch(sql, parameters, ())[0]
@@ -348,11 +353,25 @@ class Connection(sqlite3.Connection):
     def run(self, cursor: Cursor, sql: str, parameters: Any) -> None:
         """Execute one statement on the cursor."""
         self._acquire()
+        ledger = self.ledger
         try:
-            self._one(cursor, sql, parameters)
+            known = self._statements.get(sql) if sql.__class__ is str else None
+            if (
+                known is None
+                or not known.plain
+                or ledger is None
+                or self._depth
+                or self._quiet
+                or _in_transaction(self)
+                or ledger.pending()
+            ):
+                self._one(cursor, sql, parameters)
+            else:
+                self._alone(cursor, sql, parameters, known, ledger)
         finally:
             self.turn.release()
-            self._deliver()
+            if ledger is not None and not self._depth:
+                ledger.deliver()
 
     def run_many(self, cursor: Cursor, sql: str, rows: Iterable[Any]) -> None:
         """Execute one statement for each row of parameters: all of them or, on an error, none."""
@@ -421,19 +440,65 @@ class Connection(sqlite3.Connection):
                 self._actions = []
                 cursor.run_now(sql, parameters, many=many)
         except BaseException as error:
-            if isinstance(error, sqlite3.Error):
-                noted(error, sql)
             self._depth -= 1
             self._actions = outer
-            if self.total_changes == changes:
-                ledger.forget(mark)
-            self._after_failure(ledger, was=was)
+            self._failed(error, sql, ledger, mark, changes, was=was)
             raise
         self._depth -= 1
         actions, self._actions = self._actions, outer
         if known is None or actions:
             known = self._learn(sql, actions)
         self._after(ledger, known, mark, was=was)
+
+    def _alone(
+        self, cursor: Cursor, sql: str, parameters: Any, known: Statement, ledger: Ledger
+    ) -> None:
+        """Do what `_one` does, for the case that is nearly every one: a known statement that
+        touches rows alone, outside a transaction, while nothing waits for the end of one."""
+        if self.memory:
+            ledger.begins()
+            if ledger.pending():
+                self._boundary()
+        self._actions = []
+        changes = self.total_changes
+        self._depth = 1
+        try:
+            try:
+                cursor.run_now(sql, parameters)
+            except sqlite3.OperationalError:
+                if self.total_changes != changes or not ledger.repair():
+                    raise
+                self._actions = []
+                cursor.run_now(sql, parameters)
+        except BaseException as error:
+            self._depth = 0
+            self._failed(error, sql, ledger, 0, changes, was=False)
+            raise
+        self._depth = 0
+        if self._actions or _in_transaction(self):
+            if self._actions:
+                known = self._learn(sql, self._actions)
+            self._after(ledger, known, 0, was=False)
+        elif known.writes:
+            ledger.committed_alone(known)
+        elif ledger.pending():
+            ledger.committed()
+
+    def _failed(
+        self,
+        error: BaseException,
+        sql: str,
+        ledger: Ledger,
+        mark: int,
+        changes: int,
+        *,
+        was: bool,
+    ) -> None:
+        if isinstance(error, sqlite3.Error):
+            noted(error, sql)
+        if self.total_changes == changes:
+            ledger.forget(mark)
+        self._after_failure(ledger, was=was)
 
     def _learn(self, sql: str, actions: list[Action]) -> Statement:
         if not actions:
@@ -497,6 +562,12 @@ class Connection(sqlite3.Connection):
     # -- the lock --------------------------------------------------------------------------------
 
     def _acquire(self) -> None:
+        turn = self.turn
+        # Nearly always it is free, and nobody is inside a transaction.
+        if turn.acquire_now(False):
+            if not (turn.owner or self.closed):
+                return
+            turn.release()
         self._lock()
         if self.closed:
             self.turn.release()

@@ -7,6 +7,11 @@ from typing import Any
 
 from reactive_sqlite.dialect import sqlite3
 
+# In C, as `super()` would find them at every call.
+_execute = sqlite3.Cursor.execute
+_executemany = sqlite3.Cursor.executemany
+_fetchall = sqlite3.Cursor.fetchall
+
 
 class Cursor(sqlite3.Cursor):
     """A cursor of an observed connection (`connection.Connection`); to its user, like any other.
@@ -41,7 +46,7 @@ class Cursor(sqlite3.Cursor):
         return next(self._rows)
 
     def fetchone(self) -> Any:
-        return next(self, None)
+        return next(self if self._rows is None else self._rows, None)
 
     def fetchmany(self, size: int | None = None) -> list[Any]:
         wanted = self.arraysize if size is None else size
@@ -54,12 +59,12 @@ class Cursor(sqlite3.Cursor):
         self._rows, self._closed = None, True
         super().close()
 
-    def run_now(self, sql: str, parameters: Any, *, many: bool) -> None:
+    def run_now(self, sql: str, parameters: Any, *, many: bool = False) -> None:
         """Execute in SQLite itself, and buffer the rows; called by the connection."""
         self._rows = None
         if many:
-            super().executemany(sql, parameters)
+            _executemany(self, sql, parameters)
         else:
-            super().execute(sql, parameters)
+            _execute(self, sql, parameters)
         if self.description is not None:
-            self._rows = iter(super().fetchall())
+            self._rows = iter(_fetchall(self))

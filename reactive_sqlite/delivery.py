@@ -6,12 +6,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from threading import get_ident
 from typing import Protocol
 
 from reactive_sqlite.signals.effect import create_effect
 from reactive_sqlite.signals.external import External, Run, flush, publish, tracking
 from reactive_sqlite.signals.observer import Effect
 from reactive_sqlite.signals.owner import create_root, untrack
+from reactive_sqlite.signals.state import STATE
 from reactive_sqlite.subscription import Report
 
 # A thread that delivers what others commit may be kept so long before it is relieved.
@@ -47,7 +49,7 @@ class Deliveries:
         self._pulse: tuple[External[int], Effect] | None = None
 
     def add(self, parcel: Parcel) -> None:
-        self._queue.append((threading.get_ident(), parcel))
+        self._queue.append((get_ident(), parcel))
 
     def signal(self, cause: Run | None) -> None:
         """Nodes of the signal graph were published; effects may be due."""
@@ -55,7 +57,7 @@ class Deliveries:
 
     def extend(self, parcels: Iterable[Parcel]) -> None:
         """Queue parcels, in order."""
-        me = threading.get_ident()
+        me = get_ident()
         for parcel in parcels:
             self._queue.append((me, parcel))
 
@@ -77,15 +79,12 @@ class Deliveries:
 
         With a home, deliver there: at once on its thread, else at its next turn.
         """
-        if self._home is None or self._home.here():
-            self._run()
-        elif self._queue or self._signals:
-            self._home.post(self._run)
-
-    def _run(self) -> None:
         if not (self._queue or self._signals):
             return
-        if self._queue and tracking():
+        if self._home is not None and not self._home.here():
+            self._home.post(self.run)
+            return
+        if self._queue and (STATE.recorder is not None or STATE.others) and tracking():
             # Inside an effect or memo of somebody: told when it has finished, not in its midst.
             self._after_effects()
             return
@@ -98,7 +97,7 @@ class Deliveries:
                 self._delivering.release()
             if relieved:
                 threading.Thread(
-                    target=self._run, name="reactive-sqlite-delivery", daemon=True
+                    target=self.run, name="reactive-sqlite-delivery", daemon=True
                 ).start()
                 return
 
@@ -114,7 +113,7 @@ class Deliveries:
 
             def deliver() -> None:
                 if node.track() and node.value:
-                    untrack(self._run)
+                    untrack(self.run)
 
             self._pulse = node, create_root(lambda _: create_effect(deliver))
         node = self._pulse[0]
@@ -122,18 +121,21 @@ class Deliveries:
 
     def _rounds(self) -> bool:
         """Run what is due; True when the rest is other threads' and long enough has been given."""
-        me, until = threading.get_ident(), time.monotonic() + _PATIENCE_SECONDS
+        me, until = get_ident(), 0.0
+        signals, queue = self._signals, self._queue
         while True:
-            if self._signals:
-                flush(self.report, self._signals.popleft())
+            if signals:
+                flush(self.report, signals.popleft())
                 continue
-            try:
-                origin, parcel = self._queue.popleft()
-            except IndexError:
+            if not queue:
                 return False
-            if origin != me and time.monotonic() > until and _relievable():
-                self._queue.appendleft((origin, parcel))
-                return True
+            origin, parcel = queue.popleft()
+            if origin != me:
+                now = time.monotonic()
+                until = until or now + _PATIENCE_SECONDS
+                if now > until and _relievable():
+                    queue.appendleft((origin, parcel))
+                    return True
             parcel.drain()
 
 

@@ -65,6 +65,38 @@ class TableInterest:
             if not of_column:
                 del self.by_column[column]
 
+    def unpinned_hit(self, columns: frozenset[str] | None, hit: Sources) -> None:
+        """Add to `hit` the queries without a pin that read one of the columns (None: of any)."""
+        if columns is None:
+            hit.update(self.unpinned)
+        else:
+            for column in columns:
+                hit.update(self.by_column.get(column, ()))
+
+    def pinned_hit(self, entry: Entry, capture: TableCapture, hit: Sources) -> None:
+        """Add to `hit` the queries pinned to the row, before or after, that the entry touches."""
+        for names, of_names in self.pins.items():
+            at = capture.placed.get(names) or capture.places(names)
+            if at is None:
+                for there in of_names.values():
+                    hit.update(_all(there))
+                continue
+            old = tuple([entry[i] for i in at])
+            if entry[1] == UPDATED:
+                width = len(capture.captured)
+                new = tuple([entry[i + width] for i in at])
+                if new != old:
+                    # A row came into the pinned key or left it, whatever columns are read.
+                    hit.update(_all(of_names.get(old)))
+                    hit.update(_all(of_names.get(new)))
+                    continue
+            found = of_names.get(old)
+            if found is not None:
+                columns = capture.columns_of(entry[2])
+                for source in _all(found):
+                    if columns is None or not columns.isdisjoint(source.reads):
+                        hit[source] = None
+
     def everyone(self) -> Iterable[Source]:
         yield from self.unpinned
         for of_names in self.pins.values():
@@ -143,44 +175,25 @@ class Interests:
             interest = self.tables.get(capture.id)
             if interest is None:
                 continue
-            columns = capture.columns_of(bits)
             if interest.unpinned and (number, bits) not in known:
                 known.add((number, bits))
-                if columns is None:
-                    hit.update(interest.unpinned)
-                else:
-                    for column in columns:
-                        hit.update(interest.by_column.get(column, ()))
+                interest.unpinned_hit(capture.columns_of(bits), hit)
             if interest.pins:
-                _pinned(interest, capture.captured, entry, columns, hit)
+                interest.pinned_hit(entry, capture, hit)
         return hit
 
-
-def _pinned(
-    interest: TableInterest,
-    captured: tuple[str, ...],
-    entry: Entry,
-    columns: frozenset[str] | None,
-    hit: Sources,
-) -> None:
-    for names, of_names in interest.pins.items():
-        if not all(map(captured.__contains__, names)):
-            for there in of_names.values():
-                hit.update(_all(there))
-            continue
-        at = [3 + captured.index(name) for name in names]
-        old = tuple([entry[i] for i in at])
-        if entry[1] == UPDATED:
-            width = len(captured)
-            new = tuple([entry[i + width] for i in at])
-            if new != old:
-                # A row came into the pinned key or left it, whatever columns are read.
-                hit.update(_all(of_names.get(old)))
-                hit.update(_all(of_names.get(new)))
-                continue
-        for source in _all(of_names.get(old)):
-            if columns is None or not columns.isdisjoint(source.reads):
-                hit[source] = None
+    def touched_by(self, entry: Entry, capture: TableCapture) -> Sources | None:
+        """Return the queries that one captured row can have changed; None when nothing observes
+        its table."""
+        interest = self.tables.get(capture.id)
+        if interest is None:
+            return None
+        hit: Sources = {}
+        if interest.unpinned:
+            interest.unpinned_hit(capture.columns_of(entry[2]), hit)
+        if interest.pins:
+            interest.pinned_hit(entry, capture, hit)
+        return hit
 
 
 def _all(there: Source | Sources | None) -> Sources:

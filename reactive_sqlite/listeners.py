@@ -35,20 +35,20 @@ class Listeners:
         self._capture = capture
         self._deliveries = deliveries
         self._catalog = catalog
-        self._listeners: dict[Listener, None] = {}
+        self.members: dict[Listener, None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._listeners)
+        return bool(self.members)
 
     def add(self, listener: Listener) -> None:
-        self._listeners[listener] = None
+        self.members[listener] = None
 
     def discard(self, listener: Listener) -> None:
-        self._listeners.pop(listener, None)
+        self.members.pop(listener, None)
 
     def watch(self) -> None:
         """Capture every row of the tables that are listened to, as they are now."""
-        wanted = [listener.tables for listener in self._listeners]
+        wanted = [listener.tables for listener in self.members]
         if not wanted:
             return
         for table in self._catalog().tables.values():
@@ -59,7 +59,7 @@ class Listeners:
     def committed(self) -> ChangeSet | None:
         """Return the change set of what is captured now."""
         capture = self._capture
-        if not (self._listeners and (capture.entries or capture.dirty)):
+        if not (self.members and (capture.entries or capture.dirty)):
             return None
         if capture.dirty:
             touched = {capture.numbers[entry[0]].id for entry in capture.entries}
@@ -69,14 +69,14 @@ class Listeners:
 
     def tell(self, changes: ChangeSet) -> None:
         """Queue the change set for those whom it concerns."""
-        for listener in self._listeners:
+        for listener in self.members:
             if listener.tables is None or changes.touches(listener.tables):
                 listener.post(_only(changes, listener.tables))
                 self._deliveries.add(listener)
 
     def end(self, error: BaseException | None) -> None:
         """Complete all of them, or end them with an error."""
-        for listener in self._listeners:
+        for listener in self.members:
             listener.end(error)
             self._deliveries.add(listener)
 

@@ -37,7 +37,7 @@ class Bundle:
             observer.on_completed,
             scheduler=scheduler,
             report=self._broker.report,
-            on_dispose=self._left,
+            owner=self,
         )
 
     def start(self) -> abc.DisposableBase:
@@ -74,7 +74,7 @@ class Bundle:
         self._subscription.post(values)
         return True
 
-    def _left(self, _: Subscription) -> None:
+    def left(self, _: Subscription) -> None:
         for query in self._queries:
             query.let_go(self)
 
@@ -105,7 +105,7 @@ class Listener:
             observer.on_completed,
             scheduler=scheduler,
             report=broker.report,
-            on_dispose=self._left,
+            owner=self,
             every=True,
         )
 
@@ -123,5 +123,5 @@ class Listener:
     def drain(self) -> None:
         self._subscription.drain()
 
-    def _left(self, _: Subscription) -> None:
+    def left(self, _: Subscription) -> None:
         self._broker.listeners.discard(self)

@@ -163,7 +163,7 @@ class ObservableQuery(Observable[T]):
             on_completed,
             scheduler=scheduler,
             report=broker.report,
-            on_dispose=self._left,
+            owner=self,
         )
         try:
             with broker.locked():
@@ -281,22 +281,26 @@ class ObservableQuery(Observable[T]):
         fetched = self._source.fetched
         if fetched is None:
             return
-        value, failed = self._project(fetched), isinstance(self._value, _Raised)
-        if isinstance(value, _Raised):
+        value, before, told = self._project(fetched), self._value, self._told
+        failed = before.__class__ is _Raised
+        if value.__class__ is _Raised:
             if value.error is not fetched.error:
                 self._broker.report(value.error)
-        elif self._same(fetched, value):
+        elif told is not None and self._projection.same(
+            told, self._project(told) if failed else before, fetched, value
+        ):
             if not failed:
                 return
             self._told = fetched  # it works again, and gives what it gave before it failed
-            publication.bundles.update(self._bundles or {})
+            if self._bundles:
+                publication.tell(self._bundles)
         else:
             self._told = fetched
-            for subscription in list(self._subscriptions):
+            for subscription in self._subscriptions:
                 subscription.post(value)
                 publication.parcels.append(subscription)
             if self._bundles:
-                publication.bundles.update(self._bundles)
+                publication.tell(self._bundles)
         self._value = value
         if self._node is not None and self._node.value is not _IDLE:
             publication.nodes.append((self._node, value))
@@ -320,7 +324,7 @@ class ObservableQuery(Observable[T]):
             publication.parcels.append(subscription)
         if self._bundles:
             self._follow()
-            publication.bundles.update(self._bundles)
+            publication.tell(self._bundles)
         if self._node is not None and self._node.watched:
             self._track_source()
             publication.nodes.append((self._node, self._value))
@@ -399,13 +403,6 @@ class ObservableQuery(Observable[T]):
         except Exception as error:
             return _Raised(error)
 
-    def _same(self, fetched: Fetched, value: Any) -> bool:
-        told = self._told
-        if told is None:
-            return False
-        before = self._project(told) if isinstance(self._value, _Raised) else self._value
-        return self._projection.same(told, before, fetched, value)
-
     def _given(self, value: Any) -> T:
         if isinstance(value, _Raised):
             raise value.error
@@ -467,7 +464,7 @@ class ObservableQuery(Observable[T]):
         if not node.watched and not self.wanted:
             self._broker.release(self._source)
 
-    def _left(self, subscription: Subscription) -> None:
+    def left(self, subscription: Subscription) -> None:
         self._subscriptions.pop(subscription, None)
         if not self.wanted:
             self._broker.release(self._source)

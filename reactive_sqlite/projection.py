@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from reactive_sqlite.equality import kind_of, same_rows, same_value
+from reactive_sqlite.equality import same_rows, same_value
 from reactive_sqlite.source import Fetched
 
 
@@ -68,11 +68,12 @@ class Decoded:
         return self._decode(self._inner.value(fetched))
 
     def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool:
-        if kind_of(old_value) in (dict, list):
+        if old_value.__class__ in _CHANGEABLE:
             old_value = self.value(old)  # a reader may have changed the one it was given
         return same_value(old_value, new_value)
 
 
+_CHANGEABLE = (dict, list)
 ALL_ROWS = AllRows()
 FIRST_ROW = FirstRow()
 FIRST_VALUE = FirstValue()

@@ -6,6 +6,7 @@ from reactive_sqlite.analysis import Analysis, proven_pins
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.incremental import OneRow, one_row
 from reactive_sqlite.region import Region
 from reactive_sqlite.source import Source
 from reactive_sqlite.versions import Versions
@@ -19,6 +20,7 @@ class Regions:
         self._versions = versions
         self._analyses: dict[tuple[str, bool], Analysis] = {}
         self._catalog: Catalog | None = None
+        self._one_rows: dict[tuple[str, ...], OneRow] = {}
 
     @property
     def catalog(self) -> Catalog:
@@ -38,6 +40,7 @@ class Regions:
         """Ask the compiler again from now on."""
         self._catalog = None
         self._analyses.clear()
+        self._one_rows.clear()
 
     def known(self, source: Source) -> Analysis | None:
         """Return what is known of the query's text, without asking."""
@@ -74,6 +77,16 @@ class Regions:
         table = self.catalog.tables[next(iter(analysis.tables))]
         pins = proven_pins(table, source.given_pins) if table.kind == "table" else ()
         return Region(analysis.tables, pins)
+
+    def one_row(self, source: Source, region: Region) -> OneRow | None:
+        """Return how a captured row answers the query; None when it has to be fetched."""
+        if source.selected is None or source.given_pins is None:
+            return None
+        columns = one_row(self.catalog, region, source.selected, len(source.given_pins))
+        if columns is None:
+            return None
+        table = next(iter(region.tables))
+        return self._one_rows.setdefault((*table, *columns), OneRow(columns))
 
     def key_columns(self, region: Region | None) -> set[str]:
         """Return the primary key of the one table that a region is of, else nothing."""

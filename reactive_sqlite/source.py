@@ -9,6 +9,7 @@ from weakref import WeakSet
 from sqlite_utils.utils import dedupe_keys
 
 from reactive_sqlite.equality import kind_of
+from reactive_sqlite.incremental import OneRow
 from reactive_sqlite.region import Region
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -49,8 +50,8 @@ class Source:
     """A query that equal requests share: fetched once per commit, whoever asks."""
 
     __slots__ = (
-        *("__weakref__", "dependents", "fetched", "given_pins", "live"),
-        *("missing_is_empty", "parameters", "reads", "region", "seen", "sql", "tracked"),
+        *("__weakref__", "dependents", "fetched", "given_pins", "live", "missing_is_empty"),
+        *("one_row", "parameters", "reads", "region", "seen", "selected", "sql", "tracked"),
     )
 
     def __init__(
@@ -59,11 +60,14 @@ class Source:
         parameters: Parameters,
         given_pins: tuple[tuple[str, Any], ...] | None,
         *,
+        selected: tuple[str, ...] | None = None,
         missing_is_empty: bool,
     ) -> None:
         self.sql = sql
         self.parameters = parameters
         self.given_pins = given_pins
+        self.selected = selected  # of one table, where nothing but the pins is asked of a row
+        self.one_row: OneRow | None = None
         self.missing_is_empty = missing_is_empty
         self.region: Region | None = None
         self.fetched: Fetched | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_sqlite.region import TableName
@@ -45,6 +45,13 @@ class Statement:
     selects: bool = False
     foreign: tuple[int, ...] = ()
     """Codes of the actions that no mere query asks for."""
+    plain: bool = field(init=False)
+    """Whether it touches rows alone: no schema, transaction, savepoint or setting."""
+
+    def __post_init__(self) -> None:
+        # Asked at every run, so it is stored.
+        plain = not (self.schema or self.savepoint or self.transaction or self.pragmas)
+        object.__setattr__(self, "plain", plain and not self.disturbs_triggers)
 
     @property
     def matters(self) -> bool:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from reactivex import abc
 
 from reactive_sqlite.equality import same_value
 from reactive_sqlite.signals.external import tracking
 from reactive_sqlite.signals.owner import untrack
+from reactive_sqlite.signals.state import STATE
 
 NOTHING: Any = object()
+_NOT_YET: tuple[int, Any] = (0, NOTHING)
 
 Report = Callable[[BaseException], None]
+
+# Held for a test and a mark only. One for all: a lock in each of thousands would be memory.
+_taking = threading.RLock()
+
+
+class Owner(Protocol):
+    """Whose subscriber it is, and who hears that it has left."""
+
+    def left(self, subscription: Subscription, /) -> None: ...
 
 
 class Subscription(abc.DisposableBase):
@@ -27,8 +39,8 @@ class Subscription(abc.DisposableBase):
     """
 
     __slots__ = (
-        *("_closing", "_completed", "_error", "_every", "_handing", "_last", "_next"),
-        *("_on_dispose", "_pending", "_report", "_scheduler", "awaits_first", "disposed"),
+        *("_closing", "_completed", "_error", "_every", "_handing", "_newest", "_next"),
+        *("_owner", "_report", "_scheduler", "_told", "awaits_first", "disposed"),
     )
 
     def __init__(
@@ -39,7 +51,7 @@ class Subscription(abc.DisposableBase):
         *,
         scheduler: abc.SchedulerBase | None,
         report: Report,
-        on_dispose: Callable[[Subscription], None],
+        owner: Owner,
         every: bool = False,
     ) -> None:
         self._next = on_next
@@ -47,26 +59,29 @@ class Subscription(abc.DisposableBase):
         self._completed = on_completed
         self._scheduler = scheduler
         self._report = report
-        self._on_dispose = on_dispose
-        self._every = every
-        self._pending: list[Any] | deque[Any] = deque() if every else []
-        self._handing = threading.Lock()
-        self._last: Any = NOTHING
+        self._owner = owner
+        # Numbered, so that a value which overtook another can be told from one that did not. Only
+        # who posts writes `_newest`, only who hands out writes `_told`; pending is what differs.
+        self._newest = self._told = _NOT_YET
+        self._every: deque[Any] | None = deque() if every else None
+        self._handing = False
         self._closing: Any = NOTHING
         self.awaits_first = True
         self.disposed = False
 
     def post(self, value: Any) -> None:
         """Give it the newest value."""
-        self._pending.append(value)
+        if self._every is None:
+            self._newest = self._newest[0] + 1, value
+        else:
+            self._every.append(value)
 
     def begin(self, value: Any, *, skip: bool) -> None:
         """Give it the value it starts from; told at once unless `skip`."""
         self.awaits_first = False
+        self.post(value)
         if skip:
-            self._last = value
-        else:
-            self._pending.append(value)
+            self._told = self._newest
 
     def end(self, error: BaseException | None = None) -> None:
         """Complete it, or end it with an error, after what is still pending."""
@@ -86,49 +101,50 @@ class Subscription(abc.DisposableBase):
         """Stop: nothing more is told, not even what is pending."""
         if not self.disposed:
             self.disposed = True
-            self._on_dispose(self)
+            self._owner.left(self)
 
     def _scheduled(self, scheduler: abc.SchedulerBase, state: Any = None) -> None:
         self._drain()
 
     def _drain(self) -> None:
-        # Asked again after letting go: what was posted in between found the lock still taken.
-        while (self._pending or self._closing is not NOTHING) and not self.disposed:
-            if not self._handing.acquire(False):
-                return  # the thread at it, or the callback we are in, takes the rest along
+        # Asked again after letting go: what was posted in between found it still taken.
+        while not self.disposed and (
+            self._newest is not self._told or self._every or self._closing is not NOTHING
+        ):
+            with _taking:
+                if self._handing:
+                    return  # the thread at it, or the callback we are in, takes the rest along
+                self._handing = True
             try:
                 self._hand_out()
             finally:
-                self._handing.release()
+                self._handing = False
 
     def _hand_out(self) -> None:
-        pending = self._pending
         while not self.disposed:
-            if not pending:
+            newest, told = self._newest, self._told
+            if self._every:
+                value = self._every.popleft()
+            elif newest is not told:
+                self._told = newest
+                number, value = newest
+                last = told[1]
+                if number > told[0] + 1 and last is not NOTHING and same_value(last, value):
+                    continue
+            else:
                 if self._closing is not NOTHING:
                     self._finish(self._closing)
                 return
-            if isinstance(pending, deque):
-                self._tell(pending.popleft())
+            on_next = self._next
+            if on_next is None:
                 continue
-            count = len(pending)
-            value = pending[count - 1]
-            del pending[:count]  # what another thread posts meanwhile stays
-            if count == 1 or self._last is NOTHING or not same_value(self._last, value):
-                self._tell(value)
-
-    def _tell(self, value: Any) -> None:
-        self._last = value
-        on_next = self._next
-        if on_next is None:
-            return
-        try:
-            if tracking():
-                untrack(lambda: on_next(value))
-            else:
-                on_next(value)
-        except Exception as error:
-            self._raised(error)
+            try:
+                if (STATE.recorder is not None or STATE.others) and tracking():
+                    untrack(partial(on_next, value))
+                else:
+                    on_next(value)
+            except Exception as error:
+                self._raised(error)
 
     def _raised(self, error: Exception) -> None:
         """The subscriber itself raised: its own on_error hears of it, and it lives on."""

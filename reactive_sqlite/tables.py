@@ -9,6 +9,7 @@ import sqlite_utils.db
 
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.dialect import quote, sqlite3
+from reactive_sqlite.incremental import EVERY_COLUMN
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
 from reactive_sqlite.source import frozen_parameters
@@ -52,6 +53,7 @@ class Observing:
         sql = f"SELECT {select} FROM {quote(self.name)}"
         parameters: Any = where_args if where_args is not None else ()
         pins: tuple[tuple[str, Any], ...] | None = None
+        selected: tuple[str, ...] | None = None
         if isinstance(where, Mapping):
             if where_args:
                 raise ValueError("where_args go with a where in SQL, not with a dict")
@@ -66,6 +68,8 @@ class Observing:
                 pins = tuple([(c, v) for c, v in where.items() if v is not None])
             if order_by is not None and not _plain(order_by):
                 pins = None
+            if select == "*" and order_by is None and limit is None and None not in where.values():
+                selected = EVERY_COLUMN
         elif where is not None:
             sql += f" WHERE {where}"
         if order_by is not None:
@@ -74,7 +78,9 @@ class Observing:
             if type(limit) is not int or limit < 0:
                 raise ValueError(f"limit is a whole number from 0 on, not {limit!r}")
             sql += f" LIMIT {limit}"
-        return _observed(self.db, sql, parameters, pins, ALL_ROWS, skip_initial=skip_initial)
+        return _observed(
+            self.db, sql, parameters, pins, ALL_ROWS, selected=selected, skip_initial=skip_initial
+        )
 
 
 class Table(Observing, sqlite_utils.db.Table):
@@ -93,7 +99,7 @@ class Table(Observing, sqlite_utils.db.Table):
         sql = f"SELECT {_column(self.name, column)} FROM {quote(self.name)}"
         sql += f" WHERE {' AND '.join(terms)}"
         pins = tuple(where.items())
-        return _observed(self.db, sql, list(where.values()), pins, FIRST_VALUE)
+        return _observed(self.db, sql, list(where.values()), pins, FIRST_VALUE, selected=(column,))
 
     def observe_row(self, pk: Any) -> ObservableQuery[dict[str, Any] | None]:
         """Observe one row by its primary key (a tuple or list for several columns), None while
@@ -113,7 +119,8 @@ class Table(Observing, sqlite_utils.db.Table):
         sql = f"SELECT * FROM {quote(self.name)} WHERE {' AND '.join(terms)}"
         if any(value is None for value in values):
             return _observed(self.db, sql, values, None, FIRST_ROW)
-        return _observed(self.db, sql, values, tuple(zip(columns, values, strict=True)), FIRST_ROW)
+        pins = tuple(zip(columns, values, strict=True))
+        return _observed(self.db, sql, values, pins, FIRST_ROW, selected=EVERY_COLUMN)
 
 
 class View(Observing, sqlite_utils.db.View):
@@ -127,10 +134,13 @@ def _observed(
     pins: tuple[tuple[str, Any], ...] | None,
     projection: Projection,
     *,
+    selected: tuple[str, ...] | None = None,
     skip_initial: bool = False,
 ) -> ObservableQuery[Any]:
     broker = db.broker
-    source = broker.source(sql, frozen_parameters(parameters), pins=pins, missing_is_empty=True)
+    source = broker.source(
+        sql, frozen_parameters(parameters), pins=pins, selected=selected, missing_is_empty=True
+    )
     if pins is None and not source.live:
         broker.check_query(source)
     return ObservableQuery(broker, source, projection, skip_initial=skip_initial)

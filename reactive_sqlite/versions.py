@@ -5,6 +5,8 @@ from __future__ import annotations
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.dialect import quote
 
+_MAIN_DATA = "PRAGMA main.data_version"
+
 
 class Versions:
     """The counters of the main and the attached databases, as last looked at.
@@ -27,6 +29,8 @@ class Versions:
     @property
     def data_pending(self) -> bool:
         """Whether another connection has committed since `data_moved` was last asked."""
+        if len(self._names) == 1:  # asked at nearly every commit
+            return bool(self._connection.fetch(_MAIN_DATA, (), ())[0][0] != self._data)
         return self.read("data_version") != self._data
 
     @property

@@ -193,6 +193,10 @@ _WRITES: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
 WRITES: st.SearchStrategy[Write] = st.one_of(
     [_write(sql, *values) for sql, values in _WRITES.items()]
 )
+# A text that the connection knows already takes another road than a new one.
+REPEATED: st.SearchStrategy[list[Write]] = st.sampled_from(list(_WRITES.items())).flatmap(
+    lambda item: st.lists(_write(item[0], *item[1]), min_size=2, max_size=4)
+)
 DEFINITIONS: st.SearchStrategy[Write] = st.sampled_from(
     [Write(sql, ()) for piece in PIECES for sql in piece]
 )

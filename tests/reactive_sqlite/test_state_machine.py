@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.reactive_sqlite.random_writes import (
     DEFINITIONS,
     PIECES,
     QUERIES,
+    REPEATED,
     SETUP,
     TABLES,
     WRITES,
@@ -168,6 +170,31 @@ class ObservedDatabase(RuleBasedStateMachine):
             lambda: repr(next(iter(self.other.query(sql, [key])), None)),
         )
 
+    @rule(
+        chosen=st.sampled_from(
+            [
+                ("items", "qty", {"id": 1}),
+                ("items", "name", {"id": 2}),
+                ("grps", "note", {"name": "g"}),
+                ("pairs", "c", {"a": "p", "b": 1}),
+                ("log", "item", {"n": 1}),
+            ]
+        )
+    )
+    def observe_column(self, chosen: tuple[str, str, dict[str, Any]]) -> None:
+        table, column, where = chosen
+        sql = f"SELECT {table}.{column} FROM {table} WHERE "
+        sql += " AND ".join(f"{name} = :{name}" for name in where)
+
+        def fresh() -> str:
+            try:
+                row = self.other.execute(sql, where).fetchone()
+            except sqlite3.Error as error:
+                return repr(None) if str(error).startswith("no such table") else BROKEN
+            return repr(None if row is None else row[0])
+
+        self.follow(self.db.table(table).observe_column(column, where), fresh)
+
     def follow(self, query: ObservableQuery[Any], fresh: Callable[[], str]) -> None:
         if not self.inside and fresh() == BROKEN:
             return
@@ -187,6 +214,11 @@ class ObservedDatabase(RuleBasedStateMachine):
     @rule(write=WRITES, route=st.sampled_from(["db", "connection", "cursor", "own", "bare"]))
     def write(self, write: Write, route: str) -> None:
         self.both(lambda db: run(db, write, route))
+
+    @rule(writes=REPEATED)
+    def repeat(self, writes: list[Write]) -> None:
+        for write in writes:
+            self.both(partial(run, write=write, route="db"))
 
     @rule(write=DEFINITIONS, route=st.sampled_from(["db", "connection", "cursor"]))
     def define(self, write: Write, route: str) -> None:
