@@ -17,12 +17,14 @@ from smithers.cli.executions import cancel, current, execution, executions
 from smithers.cli.parts import agents, phases, steps, tools
 from smithers.cli.queries import query, stats
 from smithers.cli.state import delete, history, replay, set_value, state
+from smithers.cli.vcs import commits, reviews
 from smithers.cli.watch import watch
 
 # As the help shows them.
 SECTIONS = {
     "Executions": (executions, execution, current, phases, steps, agents, tools, cancel),
     "State": (state, set_value, delete, history, replay, watch),
+    "Version control": (commits, reviews),
     "Database": (query, stats, check),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from smithers.cli.output import as_fields, print_json, shown_text
@@ -37,7 +39,8 @@ def check(context: click.Context, path: str | None, as_json: bool, quick: bool) 
             ]
         )
         warnings = len(found) - errors
-        click.echo(f"{place}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}")
+        told = f"{place}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+        click.echo(told, err=not sys.stdout.isatty())
     if errors:
         context.exit(1)
 

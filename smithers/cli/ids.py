@@ -27,7 +27,7 @@ def whole_id(db: SmithersDB, text: str, *kinds: IdKind) -> tuple[IdKind, str]:
     if found:
         named = ", ".join(id for _, id in found[:MOST_NAMED])
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        raise SmithersError(f"{text!r} is the begin or end of several ids: {named}{more}")
+        raise SmithersError(f"several ids begin or end with {text!r}: {named}{more}")
     if len(text) < SHORTEST:
         raise SmithersError(
             f"there is no {what} {text!r} (of an id give at least {SHORTEST} characters)"

@@ -7,8 +7,14 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
+
+from smithers.cli.output import ABSENT
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 # Between two columns, in cells of the terminal.
 GAP = 3
@@ -57,7 +63,8 @@ def print_listing(columns: Sequence[Column]) -> None:
         _print_lines([column.name for column in columns], _rows(c.cells for c in columns))
         return
     width = shutil.get_terminal_size().columns
-    shown = list(columns)
+    # What says nothing of any row takes room from the others.
+    shown = [c for c in columns if not (c.spare and set(c.seen) <= {ABSENT})]
     while _comfortable(shown) > width and (spare := [c for c in shown if c.spare]):
         shown.remove(spare[-1])
     _print_on_terminal(shown, width)
@@ -165,10 +172,24 @@ def _table(columns: Sequence[Column], widths: Sequence[int], width: int) -> str:
         )
     for row in _rows(column.seen for column in columns):
         cells = zip(row, widths, columns, strict=True)
-        table.add_row(*(Text(cut(cell, one.lines * share)) for cell, share, one in cells))
+        table.add_row(*(_folded(cell, share, one.lines) for cell, share, one in cells))
     screen = io.StringIO()
     Console(file=screen, width=width, highlight=False, force_terminal=True).print(table)
     return screen.getvalue().rstrip("\n")
+
+
+def _folded(cell: str, width: int, most: int) -> Text:
+    from rich.cells import cell_len, set_cell_size
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text(cut(cell, most * width))
+    lines = text.wrap(Console(width=width), width, overflow="fold")
+    if len(lines) > most:
+        last = lines[most - 1].plain.rstrip()
+        last = (last if cell_len(last) < width else set_cell_size(last, width - 1).rstrip()) + "…"
+        text = Text("\n").join([*lines[: most - 1], Text(last)])
+    return text
 
 
 def _records(columns: Sequence[Column], rows: Rows, width: int) -> str:

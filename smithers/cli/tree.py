@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from smithers.cli.output import (
-    ABSENT,
     glance,
     glance_id,
     shown_cost,
@@ -53,28 +52,34 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
 def print_parts(parts: Sequence[Part]) -> None:
     """Print what stands below an execution: a tree on a terminal, a line for each in a pipe."""
     if not sys.stdout.isatty():
-        _print_lines(parts)
+        _print_lines([part for _, part, _ in _walk(parts)])
         return
     from rich.console import Console
 
     width = shutil.get_terminal_size().columns
+    screen = io.StringIO()
+    console = Console(file=screen, width=width, highlight=False, force_terminal=True)
+    for lead, part, is_last in _walk(parts):
+        line = _line(part, lead + ("└─ " if is_last else "├─ "))
+        line.truncate(width, overflow="ellipsis")
+        console.print(line, no_wrap=True, crop=True)
+    click.echo(screen.getvalue().rstrip("\n"))
+
+
+def _walk(parts: Sequence[Part]) -> Iterator[tuple[str, Part, bool]]:
+    """Go through the tree from the top: the lines that lead to a part, it, whether it is last."""
     listed = {part.id for part in parts}
     below: dict[str, list[Part]] = {}
     for part in parts:
         # The nearest that is shown: a step that has ended is none of what runs.
         parent = next((id for id in part.parents if id in listed and id != part.id), "")
         below.setdefault(parent, []).append(part)
-    screen = io.StringIO()
-    console = Console(file=screen, width=width, highlight=False, force_terminal=True)
     # By a list of one's own, since agents may stand below each other deeper than Python calls.
-    open_: list[tuple[str, Part, bool]] = _level(below, "", "")
-    while open_:
-        lead, part, is_last = open_.pop()
-        line = _line(part, lead + ("└─ " if is_last else "├─ "))
-        line.truncate(width, overflow="ellipsis")
-        console.print(line, no_wrap=True, crop=True)
-        open_ += _level(below, part.id, lead + ("   " if is_last else "│  "))
-    click.echo(screen.getvalue().rstrip("\n"))
+    waiting = _level(below, "", "")
+    while waiting:
+        lead, part, is_last = waiting.pop()
+        yield lead, part, is_last
+        waiting += _level(below, part.id, lead + ("   " if is_last else "│  "))
 
 
 def _level(below: dict[str, list[Part]], id: str, lead: str) -> list[tuple[str, Part, bool]]:
@@ -114,10 +119,5 @@ def _print_lines(parts: Sequence[Part]) -> None:
             Column("took", [shown_lasting(part.started_at, part.duration_ms) for part in parts]),
             Column("tokens", [str(part.tokens) for part in parts]),
             Column("cost", [str(part.cost_usd) for part in parts]),
-            Column("text", [_text(part) for part in parts]),
         ]
     )
-
-
-def _text(part: Part) -> str:
-    return ABSENT if part.text is None else shown_text(part.text)

@@ -30,7 +30,8 @@ _UNSPACED = (
 _PATTERN = "".join(f"{chr(first)}-{chr(last)}" for first, last in _UNSPACED)
 
 
-def _unspaced(row: str) -> str:
+def unspaced(row: str) -> str:
+    """Give the SQL for whether a memory has any character of a script without spaces."""
     return f"({row}.key GLOB '*[{_PATTERN}]*' OR {row}.content GLOB '*[{_PATTERN}]*')"
 
 
@@ -97,7 +98,7 @@ _LEARN = f"""
     {_forget("new")}
     INSERT INTO {WORDS} (rowid, key, content) VALUES (new.seq, new.key, new.content);
     INSERT INTO {PIECES} (rowid, key, content)
-        SELECT new.seq, new.key, new.content WHERE {_unspaced("new")};
+        SELECT new.seq, new.key, new.content WHERE {unspaced("new")};
 """
 
 _TRIGGERS = (

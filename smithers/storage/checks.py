@@ -11,6 +11,7 @@ from typing import Any
 from reactive_sqlite.dialect import sqlite3
 from smithers.records import Finding
 from smithers.schema import migrate
+from smithers.schema.memories import PIECES, WORDS, unspaced
 from smithers.workspace import Workspace
 
 # More of the same is not told by name.
@@ -98,6 +99,20 @@ _STATE_AND_HISTORY = (
         f"{_KNOWN} SELECT key FROM known WHERE key NOT IN (SELECT key FROM state)",
     ),
 )
+# Of a memory and an index by which it is to be found.
+_DIFFERENT = "{index}.key IS NOT memories.key OR {index}.content IS NOT memories.content"
+_UNINDEXED = tuple(
+    (
+        index,
+        f"""
+        SELECT memories.key FROM memories LEFT JOIN {index} ON {index}.rowid = memories.seq
+        WHERE {only} ({_DIFFERENT.format(index=index)}) ORDER BY memories.seq
+        """,
+    )
+    for index, only in ((WORDS, ""), (PIECES, f"{unspaced('memories')} AND"))
+)
+_MADE_BY = "SELECT sql FROM sqlite_master WHERE name = ?"
+_SHADOWS = ("data", "idx", "content", "docsize", "config")
 _RUNNING = """
     SELECT id, name, owner, cancel_requested_at FROM executions WHERE status = 'running'
     ORDER BY seq DESC
@@ -208,7 +223,35 @@ class Checks:
                 yield _finding("history", message.format(keys=counted, named=named), len(keys))
 
     def _search(self) -> Iterator[Finding]:
-        yield from ()
+        for index, sql in _UNINDEXED:
+            if keys := self._column(sql):
+                memories = "memory" if len(keys) == 1 else "memories"
+                named = _named([repr(key) for key in keys])
+                message = f"{len(keys)} {memories} not as they are in {index}: {named}"
+                yield _finding("search", message, len(keys))
+        for index in (WORDS, PIECES):
+            if told := self._damage(index):
+                yield _finding("search", f"{index}: {told}", 0)
+
+    def _damage(self, index: str) -> str | None:
+        """Have FTS5 check an index: a copy of it, since it checks as an answer to a write."""
+        conn = self._database.conn
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            copy.execute(conn.execute(_MADE_BY, (index,)).fetchone()[0])
+            for part in _SHADOWS:
+                copy.execute(f"DELETE FROM {index}_{part}")
+                rows = conn.execute(f"SELECT * FROM {index}_{part}")
+                marks = ", ".join("?" * len(rows.description))
+                copy.executemany(f"INSERT INTO {index}_{part} VALUES ({marks})", rows)
+            # What it keeps in memory of the empty index is forgotten.
+            copy.execute("PRAGMA writable_schema = RESET")
+            copy.execute(f"INSERT INTO {index} ({index}) VALUES ('integrity-check')")
+        except sqlite3.DatabaseError as error:
+            return str(error)
+        finally:
+            copy.close()
+        return None
 
     def _owners(self) -> Iterator[Finding]:
         ownership = self._workspace.ownership
