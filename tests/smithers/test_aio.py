@@ -82,7 +82,7 @@ def public(kind: type) -> set[str]:
             {"transaction"},
             {
                 *("transact", "database", "path", "state", "execution", "executions", "phases"),
-                *("steps", "agents", "tools"),
+                *("steps", "agents", "tools", "vcs"),
             },
         ),
         (Executions, AsyncExecutions, set[str](), set[str]()),
