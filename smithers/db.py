@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,7 @@ from smithers.clock import Clock, utc_now
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
 from smithers.files import make_file, refusal
 from smithers.journal import Journal
-from smithers.records import Finding
+from smithers.records import Finding, Pruned
 from smithers.schema import SCHEMA_VERSION, migrate, version
 from smithers.storage.agents import Agents
 from smithers.storage.checks import Checks
@@ -26,11 +27,13 @@ from smithers.storage.executions import Executions
 from smithers.storage.history import StateHistory
 from smithers.storage.keys import StateKeys
 from smithers.storage.phases import Phases
+from smithers.storage.pruning import Pruning
 from smithers.storage.reports import Parameters, Reports
 from smithers.storage.reviews import Reviews
 from smithers.storage.state import StateStore
 from smithers.storage.steps import Steps
 from smithers.storage.tools import Tools
+from smithers.storage.transfer import Transfer
 from smithers.workspace import WorkflowDatabase, Workspace, workspace
 
 DEFAULT_PATH = ".smithers/data"
@@ -62,7 +65,12 @@ class SmithersDB:
     """
 
     def __init__(
-        self, database: WorkflowDatabase, *, path: Path | None = None, clock: Clock = utc_now
+        self,
+        database: WorkflowDatabase,
+        *,
+        path: Path | None = None,
+        clock: Clock = utc_now,
+        reset: bool = False,
     ) -> None:
         read_only = database.conn.read_only
         shared = workspace(database, clock, read_only=read_only)
@@ -81,6 +89,10 @@ class SmithersDB:
         self._workspace = shared
         self._checks = Checks(shared)
         self._reports = Reports(shared)
+        self._transfer = Transfer(shared)
+        self._pruning = Pruning(shared)
+        if reset:
+            self._pruning.clear()
 
     def __enter__(self) -> SmithersDB:
         return self
@@ -163,10 +175,76 @@ class SmithersDB:
         """
         return self._checks.run(quick=quick)
 
+    def dump(self, path: str | os.PathLike[str]) -> dict[str, int]:
+        """Write all rows of this package's tables to a file; return how many of each table.
+
+        JSON Lines with a checksum in each, readable for this user alone: the same content gives
+        the same bytes. It is one state of the database, what was committed when it began, while
+        others go on writing (they wait where the file has no write-ahead log). An existing file
+        is replaced when the new one is whole. Tables of your own, leases, and memories in other
+        files are not in it.
+
+        Raises InTransaction inside a transaction, ValueError for a path that is no regular file or
+        the database itself, OSError as the system says.
+
+        >>> db.dump("backup.jsonl")["state"]
+        2
+        """
+        return self._transfer.dump(path)
+
+    def load(self, path: str | os.PathLike[str]) -> dict[str, int]:
+        """Take in the rows of a dump; return how many of each table were added.
+
+        All or nothing, one commit, one notification; everything comes back as it was, ids and
+        history too. The database is empty, and then becomes the one that was dumped, or is that
+        one: rows that are there already are left alone, so that loading again adds nothing. What
+        ran when it was dumped is to be found by `execution.find_incomplete`.
+
+        Raises, with nothing changed, DamagedDump for a file that is none or was cut off or
+        changed, DumpTooNew, DumpConflict where the database is another one or has other content
+        under the same key, all three with path and line; ExecutionBusy while another live run owns
+        an execution; InTransaction, ReadOnly, and OSError as the system says.
+
+        >>> db.load("backup.jsonl")["state"]
+        2
+        """
+        return self._transfer.load(path)
+
+    def prune(
+        self,
+        *,
+        before: datetime | timedelta | None = None,
+        keep_executions: int | None = None,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Remove what is old, and tell how many rows of each table that were.
+
+        `before`, a time or an age, removes the executions that ended before it with all below
+        them, agents of no execution likewise, memories of this file that expired before it, and
+        the history of the state before it, cut between two commits. `keep_executions` removes the
+        ended executions but for the newest so many. With both, an execution goes only where both
+        say so. With `dry_run` nothing is changed and the numbers are those of the run.
+
+        What has not ended stays, and so do the state as it is and every state that `replay_to` of
+        a kept transition needs. Commits, snapshots and reviews stay, without the execution.
+
+        It is done in many small transactions, each consistent, so that others can write meanwhile.
+        Then the file is written anew (VACUUM) where a tenth of it is free; not where another
+        program has it locked, nor, beyond 64 MB, while a workflow runs.
+
+        Raises ValueError for a time without time zone, a negative age or number, or nothing to
+        go by; TypeError, ReadOnly and InTransaction.
+
+        >>> db.prune(before=timedelta(days=30), dry_run=True).rows["executions"]
+        12
+        """
+        return self._pruning.prune(before=before, keep_executions=keep_executions, dry_run=dry_run)
+
 
 def create_smithers_db(
     path: str | os.PathLike[str] = DEFAULT_PATH,
     *,
+    reset: bool = False,
     read_only: bool = False,
     synchronous: str = "NORMAL",
     busy_timeout: float = 5.0,
@@ -178,16 +256,20 @@ def create_smithers_db(
     it. An existing SQLite file or `":memory:"` is taken as well. With `read_only` neither the
     database nor its log is changed by a byte and every write raises `ReadOnly`. `busy_timeout`
     is in seconds. `watch=False` leaves the commits of other processes unnoticed until `refresh`.
+    `reset` removes all rows of this package's tables in one transaction; tables of your own stay,
+    and numbers of transitions go on where they were.
 
     Raises CannotOpen when the path is refused, missing (read-only) or not to be written;
     NotADatabase for a file of another kind or a damaged one; SchemaTooNew for a file of a newer
-    version. None of them changes what is there.
+    version; ExecutionBusy for a `reset` while a live run owns an execution. None of them changes
+    what is there.
 
     >>> with create_smithers_db(".smithers/my-workflow") as db:
     ...     db.state.set("phase", "review", trigger="tests_passed")
     """
     return open_smithers_db(
         path,
+        reset=reset,
         read_only=read_only,
         synchronous=synchronous,
         busy_timeout=busy_timeout,
@@ -198,6 +280,7 @@ def create_smithers_db(
 def open_smithers_db(
     path: str | os.PathLike[str],
     *,
+    reset: bool,
     read_only: bool,
     synchronous: str,
     busy_timeout: float,
@@ -227,13 +310,13 @@ def open_smithers_db(
         raise refusal(name, error) from error
     try:
         _prepare(database, name, read_only=read_only)
+        return SmithersDB(database, path=file, reset=reset)
     except sqlite3.Error as error:
         database.close()
         raise refusal(name, error) from error
     except BaseException:
         database.close()
         raise
-    return SmithersDB(database, path=file)
 
 
 def locate(path: str | os.PathLike[str]) -> Path | None:

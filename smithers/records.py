@@ -206,6 +206,21 @@ class Memory:
     expires_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What `db.prune` has removed, or would remove.
+
+    `rows` counts them by table; `bytes_returned` is how much smaller the database has become on
+    disk, None for a dry run.
+
+    >>> db.prune(before=timedelta(days=30)).rows["executions"]
+    12
+    """
+
+    rows: dict[str, int]
+    bytes_returned: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """A commit of version control (`vcs_type` git or jj), logged during a workflow.

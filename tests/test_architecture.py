@@ -73,6 +73,7 @@ ROWS = {
     "smithers.failure": 7,  # what went wrong, as text
     "smithers.repositories": 7,  # what git or jj says of the current commit
     "smithers.codec": 7,
+    "smithers.dumpfile": 7,  # the lines of the file that a database is dumped to
     "smithers.projects": 7,  # which project a database belongs to, and where memories are shared
     "smithers.files": 7,  # files and directories made for this user alone
     "smithers.search": 7,  # the words of what somebody searches for

@@ -114,6 +114,9 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
     query = awaited(SmithersDB.query)
     stats = awaited(SmithersDB.stats)
     check = awaited(SmithersDB.check)
+    dump = awaited(SmithersDB.dump)
+    load = awaited(SmithersDB.load)
+    prune = awaited(SmithersDB.prune)
 
     @twin(SmithersDB.observe)
     def observe(
@@ -181,6 +184,7 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
 def create_async_smithers_db(
     path: str | os.PathLike[str] = DEFAULT_PATH,
     *,
+    reset: bool = False,
     read_only: bool = False,
     synchronous: str = "NORMAL",
     busy_timeout: float = 5.0,
@@ -197,6 +201,7 @@ def create_async_smithers_db(
     def open(home: LoopHome) -> SmithersDB:
         return open_smithers_db(
             path,
+            reset=reset,
             read_only=read_only,
             synchronous=synchronous,
             busy_timeout=busy_timeout,
