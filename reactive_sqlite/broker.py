@@ -181,7 +181,10 @@ class Broker:
     def release(self, source: Source) -> None:
         """Perhaps nobody looks at the query any more; this never waits for the lock."""
         self.released.append(source)
-        if self.connection.turn.try_acquire():
+        # A collector may call this in the middle of our own work, which goes through the very
+        # dicts that a sweep changes: its end sweeps.
+        turn = self.connection.turn
+        if not turn.is_held_here() and turn.try_acquire():
             try:
                 if not self.connection.closed:
                     self._sweep()
@@ -367,7 +370,7 @@ class Broker:
         if not same_rows(before.rows, rows):
             source.fetched = Fetched(rows, before.columns)
             publication = Publication()
-            for view in source.dependents:
+            for view in source.audience():
                 view.renew(publication)
             self.emit(publication)
         return True
@@ -586,6 +589,7 @@ class Broker:
             if self.connection.closed:
                 raise self.connection.closed_error()
             yield
+            self._sweep()
 
 
 def _reads(source: Source, names: set[str]) -> bool:

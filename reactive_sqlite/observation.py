@@ -296,7 +296,7 @@ class ObservableQuery(Observable[T]):
                 publication.tell(self._bundles)
         else:
             self._told = fetched
-            for subscription in self._subscriptions:
+            for subscription in list(self._subscriptions):
                 subscription.post(value)
                 publication.parcels.append(subscription)
             if self._bundles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from threading import get_ident
 
 # How often a waiting thread looks whether the one it waits for is still alive.
@@ -22,6 +23,8 @@ class Turnstile:
         self.owner = 0
         self.acquire_now = (lock := threading.RLock()).acquire
         self.release = lock.release
+        # For want of a public name; `threading.Condition` asks by this one.
+        self.is_held_here: Callable[[], bool] = vars(type(lock))["_is_owned"].__get__(lock)
         self._ended = threading.Condition(lock)
         self._owner_thread: threading.Thread | None = None
 

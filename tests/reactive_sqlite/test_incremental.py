@@ -318,6 +318,22 @@ def test_a_python_function_that_writes_inside_a_statement_is_noticed(db: Databas
     assert seen == [10]
 
 
+def test_a_query_may_be_let_go_while_a_value_is_decoded(db: Database) -> None:
+    seen: list[Any] = []
+    other = db.table("t").observe_column("i", {"id": 2}).subscribe()
+
+    def decode(value: int) -> int:
+        if value == 11:
+            other.dispose()
+        return value
+
+    db.table("t").observe_column("i", {"id": 1}).decoded(decode).subscribe(seen.append)
+    for value in (11, 11, 12):
+        db.execute(UPSERT.format("i"), (1, value))
+    assert seen == [10, 11, 12]
+    assert len(db.broker.live) == 1
+
+
 def test_large_values_are_not_kept_for_a_whole_transaction(db: Database) -> None:
     db.table("t").observe_column("s", {"id": 1}).subscribe()
     with db.transaction():
