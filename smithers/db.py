@@ -356,7 +356,9 @@ def _prepare(database: WorkflowDatabase, name: str, *, read_only: bool) -> None:
     if found > SCHEMA_VERSION:
         raise SchemaTooNew(name, found=found, supported=SCHEMA_VERSION)
     if found < SCHEMA_VERSION and read_only:
-        raise CannotOpen(name, "it holds no workflow database yet; open it once for writing")
+        what = f"its schema has version {found}, older than {SCHEMA_VERSION}" if found else None
+        reason = what or "it holds no workflow database yet"
+        raise CannotOpen(name, f"{reason}; open it once for writing")
     if found < SCHEMA_VERSION:
         with database.transaction():
             migrate(database)
