@@ -80,7 +80,7 @@ def content(file: Path) -> dict[str, list[tuple[Any, ...]]]:
 def columns(file: Path) -> dict[str, list[str]]:
     with closing(sqlite3.connect(file)) as plain:
         rows = plain.execute(
-            "SELECT t.name, c.name FROM pragma_table_list AS t, pragma_table_info(t.name) AS c"
+            "SELECT t.name, c.name FROM pragma_table_list AS t, pragma_table_xinfo(t.name) AS c"
             " WHERE t.schema = 'main' AND t.type = 'table' ORDER BY t.name, c.cid"
         ).fetchall()
     found: dict[str, list[str]] = {}
