@@ -169,6 +169,13 @@ class Ownership:
         """Forget an execution that has ended; returns what undoes that."""
         return partial(self._set, execution_id, self._tokens.pop(execution_id, None))
 
+    def give_back(self, execution_id: str) -> Undo:
+        """Give the lease of one execution back, in a transaction; returns what undoes that."""
+        token = self._tokens.get(execution_id)
+        if token is not None:
+            self._database.conn.execute(_RELEASE, (execution_id, token))
+        return self.forget(execution_id)
+
     def refuse_others(self, execution_id: str) -> None:
         """Raise unless this run may end the execution: it owns it, or nobody does any more.
 
@@ -252,7 +259,7 @@ class Ownership:
 
         While it lasted nobody could take anything over; this way nobody can after it, either.
         """
-        if since_boot() > self._late and self._tokens:
+        if self._tokens and since_boot() > self._late:
             self.beat()
 
     def _renew(self, execution_id: str, token: str | None) -> None:
