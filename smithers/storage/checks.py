@@ -157,7 +157,8 @@ class Checks:
         try:
             yield
         finally:
-            conn.execute("COMMIT")
+            # Of a damaged file even reading alone cannot be committed.
+            conn.execute("ROLLBACK")
 
     def _whole(self) -> Iterator[Finding]:
         return self._integrity("PRAGMA integrity_check(100)")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from smithers import SmithersDB, create_smithers_db
+from tests.smithers.commandline import Run, below, runner
 
 
 @pytest.fixture
@@ -55,3 +56,24 @@ def shell(db: SmithersDB, sqlite3_cli: str) -> Callable[[str], str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory without a database, in a shell that names none, where it is UTC."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SMITHERS_DB_PATH", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TZ", "UTC")
+
+
+@pytest.fixture
+def smithers(working_directory: None, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `smithers …` in this process."""
+    return runner(capsys)
+
+
+@pytest.fixture
+def cli(smithers: Run, db: SmithersDB, path: Path) -> Run:
+    """`smithers db … --path` on an open database, as beside a running workflow."""
+    return below(smithers, path)

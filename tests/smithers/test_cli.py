@@ -2,74 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import click
 import pytest
 
 from smithers import SmithersDB, create_smithers_db
-from smithers.cli import main
+from smithers.cli import SECTIONS
+from smithers.cli import db as db_commands
 from smithers.schema import TABLES
+from tests.smithers.commandline import Result, Run, cells
 
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture(autouse=True)
-def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SMITHERS_DB_PATH", raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TZ", "UTC")
-
-
-@pytest.fixture
-def smithers(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*args: str, columns: int = 0) -> Result:
-        """With `columns` the output is a terminal of that width, else a pipe."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("COLUMNS", str(columns or 80))
-            patch.setattr(sys.stdout, "isatty", lambda: columns > 0)
-            code = main(args)
-        captured = capsys.readouterr()
-        return Result(code, click.unstyle(captured.out), captured.err)
-
-    return run
-
-
-@pytest.fixture
-def cli(smithers: Run, db: SmithersDB, path: Path) -> Run:
-    """`smithers db … --path` on an open database, as beside a running workflow."""
-
-    def run(*args: str, columns: int = 0) -> Result:
-        return smithers("db", *args, "--path", str(path), columns=columns)
-
-    return run
-
-
-def cells(result: Result) -> list[list[str]]:
-    """The cells of what was printed into a pipe."""
-    return [line.split("\t") for line in result.out.splitlines()]
+pytestmark = pytest.mark.usefixtures("working_directory")
 
 
 def test_state_shows_keys_values_and_times(cli: Run, db: SmithersDB) -> None:
@@ -401,13 +349,30 @@ def test_the_database_is_the_option_else_the_variable_else_the_only_one(
     assert smithers("db", "state", "--json", *option).json == {"name": "three"}
 
 
-def test_help_names_every_command(smithers: Run) -> None:
+def test_help_names_every_command_and_cuts_no_summary(smithers: Run) -> None:
     out = smithers("db", "--help").out
-    for command in ("state", "set", "delete", "history", "replay", "watch", "query", "stats"):
-        assert f"  {command} " in out
+    headed = [command for commands in SECTIONS.values() for command in commands]
+    assert {command.name for command in headed} == set(db_commands.commands)
+    assert all(f"  {command.name} " in out for command in headed)
+    assert [line for line in out.splitlines() if line in {f"{title}:" for title in SECTIONS}]
     assert "demo" in smithers("--help").out
     cut = [line for line in out.splitlines() if line.endswith("...") and "Usage" not in line]
     assert not cut, "a summary that does not fit is cut by click"
+    assert max(map(len, out.splitlines())) <= 80
+
+
+LISTINGS = (
+    *("executions", "execution", "current", "phases", "steps", "agents", "tools", "state"),
+    *("history", "stats", "query", "commits", "reviews"),
+)
+
+
+def test_every_listing_takes_path_json_and_limit_and_every_command_path_and_json() -> None:
+    for name, command in db_commands.commands.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert options >= {"--path", "--json"}, name
+        assert name not in LISTINGS or "--limit" in options, name
+    assert set(LISTINGS) <= set(db_commands.commands)
 
 
 @pytest.mark.parametrize(

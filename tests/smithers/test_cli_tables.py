@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import struct
-import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import click
 import pytest
+from rich.cells import cell_len
 
 from smithers import SmithersDB
-from smithers.cli.tables import MOST_LINES, print_table, table_widths
+from smithers.cli.tables import MOST_LINES, Column, print_listing, print_table, table_widths
+from tests.smithers.commandline import on_terminal
 
 COLUMNS = ("key", "value", "updated")
 ROW = ("k" * 300, '"value"', "2026-01-31 12:00:00.000")
@@ -123,32 +119,63 @@ def test_a_real_terminal_shows_every_column(db: SmithersDB, path: Path, width: i
         (("history",), ("id", "time", "change", "trigger")),
         (("query", "SELECT * FROM transitions"), tuple(queried)),
     ):
-        out = _on_terminal(["db", *args, "--path", str(path)], width)
+        out = on_terminal(["db", *args, "--path", str(path)], width)
         assert all(name in out for name in names)
         squeezed = "".join(out.split())
         assert '"review"' in squeezed
         assert "…" not in out
 
 
-def _on_terminal(args: list[str], width: int) -> str:
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm"}
-    environment.pop("COLUMNS", None)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "smithers", *args], stdout=its, stdin=its, env=environment
-    )
-    os.close(its)
-    with open(ours, "rb", buffering=0) as terminal:
-        out = b""
-        while chunk := _read(terminal.fileno()):
-            out += chunk
-    assert process.wait(timeout=30) == 0
-    return click.unstyle(out.decode())
+def listed(capsys: pytest.CaptureFixture[str], columns: list[Column], *, width: int) -> list[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width or 80))
+        patch.setattr(sys.stdout, "isatty", lambda: width > 0)
+        print_listing(columns)
+    return click.unstyle(capsys.readouterr().out).splitlines()
 
 
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 4096)
-    except OSError:
-        return b""  # Linux's word for the end of a terminal
+LISTING = [
+    Column("id", ["0123456789abcdef"], ["89abcdef"], whole=True),
+    Column("text", ["one two three four"], lines=1),
+    Column("n", ["1234"], ["1,234"], whole=True, number=True),
+    Column("nothing", ["-"], spare=True),
+    Column("more", ["x" * 20], whole=True, spare=True),
+    Column("most", ["y" * 20], whole=True, spare=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        (120, ["id", "text", "n", "more", "most"]),
+        (70, ["id", "text", "n", "more"]),
+        (40, ["id", "text", "n"]),
+    ],
+)
+def test_a_listing_goes_without_spare_columns_where_the_terminal_is_narrow(
+    capsys: pytest.CaptureFixture[str], width: int, names: list[str]
+) -> None:
+    lines = listed(capsys, LISTING, width=width)
+    assert lines[0].split() == names, "a spare column that says nothing is left out anyway"
+    assert lines[2].split()[:5] == ["89abcdef", "one", "two", "three", "four"]
+    assert max(map(len, lines)) <= width
+
+
+def test_a_pipe_gets_every_column_of_a_listing_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert listed(capsys, LISTING, width=0) == [
+        "\t".join(column.name for column in LISTING),
+        "\t".join(column.cells[0] for column in LISTING),
+    ]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3])
+@pytest.mark.parametrize("text", ["word " * 99, "語" * 99, "x" * 500, "🎉 party " * 50])
+def test_a_cell_of_a_listing_has_as_many_lines_as_it_may(
+    capsys: pytest.CaptureFixture[str], text: str, lines: int
+) -> None:
+    columns = [Column("a", ["1"], whole=True), Column("text", [text], lines=lines)]
+    shown = listed(capsys, columns, width=40)
+    assert len(shown) == 2 + lines
+    assert shown[-1].rstrip().endswith("…"), "that something is missing is seen"
+    assert "".join(shown).count("…") == 1
+    assert all(cell_len(line) <= 40 for line in shown)
