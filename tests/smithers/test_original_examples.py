@@ -1,4 +1,4 @@
-"""What the documentation of the original promises of its state, in our spelling."""
+"""What the documentation of the original promises, example by example, in our spelling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reactive_sqlite import create_effect, create_signal
-from smithers import SmithersDB, create_smithers_db
+from smithers import SmithersDB, create_async_smithers_db, create_smithers_db
 from tests.recorder import Recorder
 
 
@@ -131,3 +131,94 @@ def test_a_direct_query_takes_numbered_parameters(db: SmithersDB) -> None:
     db.state.set("model", "sonnet")
     results = db.query("SELECT COUNT(*) AS count FROM state WHERE value = $1", ['"sonnet"'])
     assert results[0]["count"] == 1
+
+
+# -- executions, agents and tool calls --------------------------------------------------------------
+
+
+def test_an_execution_is_started_and_completed_with_a_result(db: SmithersDB) -> None:
+    execution_id = db.execution.start("Feature Implementation", "scripts/feature.py")
+    db.execution.complete(execution_id, {"summary": "Feature implemented successfully"})
+    done = db.execution.get(execution_id)
+    assert done is not None
+    assert (done.name, done.file_path) == ("Feature Implementation", "scripts/feature.py")
+    assert (done.status, done.result) == (
+        "completed",
+        {"summary": "Feature implemented successfully"},
+    )
+
+
+def test_an_execution_fails_with_an_exception(db: SmithersDB) -> None:
+    execution_id = db.execution.start("Feature Implementation", "scripts/feature.py")
+    db.execution.fail(execution_id, RuntimeError("Tests failed"))
+    failed = db.execution.get(execution_id)
+    assert failed is not None
+    assert (failed.status, failed.error) == ("failed", "RuntimeError: Tests failed")
+
+
+def test_an_interrupted_workflow_is_found_and_goes_on_from_its_state(path: Path) -> None:
+    with create_smithers_db(path) as db:
+        assert db.execution.find_incomplete() is None
+        execution_id = db.execution.start("Feature Implementation")
+        db.state.set("phase", "review")
+    with create_smithers_db(path) as db:
+        incomplete = db.execution.find_incomplete()
+        assert incomplete is not None and incomplete.id == execution_id
+        db.execution.resume(incomplete.id)
+        assert db.state.get_all() == {"phase": "review"}
+        db.execution.complete(incomplete.id)
+        assert db.execution.find_incomplete() is None
+
+
+def test_an_agent_is_started_completed_and_listed(db: SmithersDB) -> None:
+    execution_id = db.execution.start("Feature Implementation")
+    agent_id = db.agents.start("Implement the feature", "sonnet", "You are a senior engineer")
+    db.agents.complete(
+        agent_id, "Feature implemented", {"success": True}, {"input": 1000, "output": 500}
+    )
+    (agent,) = db.agents.list(execution_id)
+    assert (agent.id, agent.prompt, agent.model) == (agent_id, "Implement the feature", "sonnet")
+    assert (agent.system_prompt, agent.output) == (
+        "You are a senior engineer",
+        "Feature implemented",
+    )
+    assert (agent.structured, agent.tokens_input) == ({"success": True}, 1000)
+    assert (agent.tokens_output, agent.status) == (500, "completed")
+
+
+def test_a_tool_call_is_started_completed_and_listed(db: SmithersDB) -> None:
+    agent_id = db.agents.start("Implement the feature")
+    tool_id = db.tools.start(agent_id, "Edit", {"file": "src/main.py", "changes": "..."})
+    db.tools.complete(tool_id, "File edited successfully", "Edited src/main.py: added 15 lines")
+    (call,) = db.tools.list(agent_id)
+    assert (call.id, call.name, call.status) == (tool_id, "Edit", "completed")
+    assert call.input == {"file": "src/main.py", "changes": "..."}
+    assert call.output == "File edited successfully"
+    assert call.summary == "Edited src/main.py: added 15 lines"
+
+
+def test_a_direct_query_counts_agents_of_a_model(db: SmithersDB) -> None:
+    for model in ("sonnet", "opus", "sonnet"):
+        db.agents.start("Implement the feature", model)
+    results = db.query("SELECT COUNT(*) AS count FROM agents WHERE model = $1", ["sonnet"])
+    assert f"{results[0]['count']} sonnet agents" == "2 sonnet agents"
+
+
+async def test_the_same_awaited(path: Path) -> None:
+    db = await create_async_smithers_db(path=path)
+    try:
+        execution_id = await db.execution.start("Feature Implementation", "scripts/feature.py")
+        agent_id = await db.agents.start("Implement the feature", "sonnet")
+        tool_id = await db.tools.start(agent_id, "Edit", {"file": "src/main.py"})
+        await db.tools.complete(tool_id, "File edited successfully")
+        await db.agents.complete(agent_id, "Feature implemented", {"success": True})
+        await db.state.set("phase", "review", "tests_passed")
+        await db.execution.complete(execution_id, {"summary": "done"})
+    finally:
+        await db.close()
+    with create_smithers_db(path) as again:
+        (execution,) = again.execution.list()
+        assert (execution.status, execution.total_agents) == ("completed", 1)
+        assert execution.total_tool_calls == 1
+        (transition,) = again.state.history()
+        assert (transition.execution_id, transition.agent_id) == (execution_id, None)
