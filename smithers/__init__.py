@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from smithers.aio import (
         AsyncAgents,
         AsyncExecutions,
+        AsyncMemories,
         AsyncPhases,
         AsyncSmithersDB,
         AsyncStateKey,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
         AsyncVcs,
         create_async_smithers_db,
     )
-    from smithers.db import SmithersDB, Vcs, create_smithers_db
+    from smithers.db import Memories, SmithersDB, Vcs, create_smithers_db
     from smithers.errors import (
         CannotLoad,
         CannotOpen,
@@ -71,6 +72,7 @@ __all__ = [
     "Agents",
     "AsyncAgents",
     "AsyncExecutions",
+    "AsyncMemories",
     "AsyncPhases",
     "AsyncSmithersDB",
     "AsyncStateKey",
@@ -90,6 +92,7 @@ __all__ = [
     "Finding",
     "InTransaction",
     "InvalidStatus",
+    "Memories",
     "Memory",
     "NoCurrentExecution",
     "NotADatabase",
@@ -157,6 +160,7 @@ _RECORDS = (
 _FACES = (
     "AsyncAgents",
     "AsyncExecutions",
+    "AsyncMemories",
     "AsyncPhases",
     "AsyncSmithersDB",
     "AsyncStateKey",
@@ -172,6 +176,7 @@ _HOMES = {
     **dict.fromkeys(_FACES, "smithers.aio"),
     "Agents": "smithers.storage.agents",
     "Executions": "smithers.storage.executions",
+    "Memories": "smithers.db",
     "Phases": "smithers.storage.phases",
     "SmithersDB": "smithers.db",
     "StateKey": "smithers.storage.keys",

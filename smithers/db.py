@@ -15,25 +15,32 @@ from reactive_sqlite.delivery import Home
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, utc_now
+from smithers.codec import check_text
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
 from smithers.files import make_file, refusal
+from smithers.ids import new_id
 from smithers.journal import Journal
+from smithers.projects import project_of, shared_store, user_store
 from smithers.records import Finding, Pruned
 from smithers.schema import SCHEMA_VERSION, migrate, version
+from smithers.shelving import Shelves, Shelving
 from smithers.storage.agents import Agents
 from smithers.storage.checks import Checks
 from smithers.storage.commits import Commits
 from smithers.storage.executions import Executions
 from smithers.storage.history import StateHistory
 from smithers.storage.keys import StateKeys
+from smithers.storage.memories import Remembering
 from smithers.storage.phases import Phases
 from smithers.storage.pruning import Pruning
+from smithers.storage.recollections import Recalling
 from smithers.storage.reports import Parameters, Reports
 from smithers.storage.reviews import Reviews
 from smithers.storage.state import StateStore
 from smithers.storage.steps import Steps
 from smithers.storage.tools import Tools
 from smithers.storage.transfer import Transfer
+from smithers.stores import StoreOptions
 from smithers.workspace import WorkflowDatabase, Workspace, workspace
 
 DEFAULT_PATH = ".smithers/data"
@@ -54,6 +61,34 @@ class Vcs(Commits, Reviews):
         Reviews.__init__(self, shared)
 
 
+class Memories(Remembering, Recalling):
+    """`db.memories`: what is worth knowing beyond one run, found again by full text.
+
+    A memory has a category (fact, learning, preference, context or skill), a key, and a scope that
+    says who sees it: `session` this session only, `project` (the default) every session of the
+    project, `global` every workflow of the user. Global memories stand in a file of the user, made
+    with the first one; those of a project may stand in one that workflows share. These files are
+    apart: a transaction that is rolled back takes back what it wrote there, but others may have
+    seen it meanwhile.
+
+    What has expired is never returned. Reading writes nothing: when a memory was last asked for by
+    `get` (`accessed_at`) is written with the next change here, at the latest by `close`.
+
+    Raises ValueError for another category or scope and for what makes no sense, NotFound for an id
+    that is not to be seen here, OwnershipLost where this run has lost the execution that runs here;
+    nothing is written then.
+
+    >>> db.memories.add_fact("api-endpoint", "The API is at /api/v2", "discovered in auth.ts")
+    Memory(id=..., category='fact', scope='project', key='api-endpoint', ...)
+    >>> [memory.key for memory in db.memories.search("API")]
+    ['api-endpoint']
+    """
+
+    def __init__(self, shared: Workspace, shelves: Shelves) -> None:
+        Remembering.__init__(self, shared, shelves)
+        Recalling.__init__(self, shared, shelves)
+
+
 class SmithersDB:
     """A workflow database, opened by `create_smithers_db`.
 
@@ -71,6 +106,7 @@ class SmithersDB:
         path: Path | None = None,
         clock: Clock = utc_now,
         reset: bool = False,
+        shelving: Shelving | None = None,
     ) -> None:
         read_only = database.conn.read_only
         shared = workspace(database, clock, read_only=read_only)
@@ -86,6 +122,8 @@ class SmithersDB:
         self.steps = Steps(shared)
         self.agents = Agents(shared)
         self.tools = Tools(shared)
+        self._shelves = Shelves(shared, shelving or Shelving())
+        self.memories = Memories(shared, self._shelves)
         self._workspace = shared
         self._checks = Checks(shared)
         self._reports = Reports(shared)
@@ -114,10 +152,12 @@ class SmithersDB:
         if self.database.closed:
             return
         try:
+            self._shelves.let_go()
             self.executions.let_go()
         finally:
             self._workspace.context.close()
             self.database.close()
+            self._shelves.close()
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Group several calls: one commit, one notification; an exception undoes them all.
@@ -246,6 +286,9 @@ def create_smithers_db(
     *,
     reset: bool = False,
     read_only: bool = False,
+    project: str | None = None,
+    session: str | None = None,
+    memory_path: str | os.PathLike[str] | None = None,
     synchronous: str = "NORMAL",
     busy_timeout: float = 5.0,
     watch: bool = True,
@@ -259,6 +302,13 @@ def create_smithers_db(
     `reset` removes all rows of this package's tables in one transaction; tables of your own stay,
     and numbers of transitions go on where they were.
 
+    The memories that are seen are those of the `session` (a new one by default) and the `project`,
+    any name: by default the root of the repository around the database, the same for all its
+    worktrees, else its directory, or the one with the `.smithers/` it is in. `memory_path` is a
+    directory for the project's memories that workflows share; by default SMITHERS_MEMORY, or
+    `.smithers/memories` for a database under a `.smithers/`, else they stand in the database. Those
+    of the user are in SMITHERS_HOME, by default where the platform keeps a user's data.
+
     Raises CannotOpen when the path is refused, missing (read-only) or not to be written;
     NotADatabase for a file of another kind or a damaged one; SchemaTooNew for a file of a newer
     version; ExecutionBusy for a `reset` while a live run owns an execution. None of them changes
@@ -271,6 +321,9 @@ def create_smithers_db(
         path,
         reset=reset,
         read_only=read_only,
+        project=project,
+        session=session,
+        memory_path=memory_path,
         synchronous=synchronous,
         busy_timeout=busy_timeout,
         watch=watch,
@@ -282,6 +335,9 @@ def open_smithers_db(
     *,
     reset: bool,
     read_only: bool,
+    project: str | None = None,
+    session: str | None = None,
+    memory_path: str | os.PathLike[str] | None = None,
     synchronous: str,
     busy_timeout: float,
     watch: bool,
@@ -290,6 +346,20 @@ def open_smithers_db(
 ) -> SmithersDB:
     """Open a workflow database whose observers are called at `home`; see `create_smithers_db`."""
     file = locate(path)
+    shelving = _shelving(
+        file,
+        project=project,
+        session=session,
+        memory_path=memory_path,
+        options=StoreOptions(
+            read_only=read_only,
+            watch=watch,
+            busy_timeout=busy_timeout,
+            synchronous=synchronous,
+            home=home,
+            on_observer_error=on_observer_error,
+        ),
+    )
     if file is not None and not read_only:
         make_file(file)
     elif file is not None and not file.is_file():
@@ -310,13 +380,34 @@ def open_smithers_db(
         raise refusal(name, error) from error
     try:
         _prepare(database, name, read_only=read_only)
-        return SmithersDB(database, path=file, reset=reset)
+        return SmithersDB(database, path=file, reset=reset, shelving=shelving)
     except sqlite3.Error as error:
         database.close()
         raise refusal(name, error) from error
     except BaseException:
         database.close()
         raise
+
+
+def _shelving(
+    file: Path | None,
+    *,
+    project: str | None,
+    session: str | None,
+    memory_path: str | os.PathLike[str] | None,
+    options: StoreOptions,
+) -> Shelving:
+    for name, text in (("project", project), ("session", session)):
+        if text is not None:
+            check_text(text, f"the name of a {name}")
+    directory = None if file is None or file.name != FILE_NAME else file.parent
+    return Shelving(
+        session=new_id() if session is None else session,
+        project=project_of(file) if project is None else project,
+        shared=shared_store(directory, memory_path),
+        user=user_store(),
+        options=options,
+    )
 
 
 def locate(path: str | os.PathLike[str]) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,15 @@ settings.register_profile(
 settings.register_profile("repeatable", settings.get_profile("default"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def user_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the memories of the user are, for each test anew: nothing reaches the real ones."""
+    home = tmp_path_factory.mktemp("user") / "home"
+    monkeypatch.setenv("SMITHERS_HOME", str(home))
+    monkeypatch.delenv("SMITHERS_MEMORY", raising=False)
+    return home
 
 
 @pytest.fixture

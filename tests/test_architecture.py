@@ -83,6 +83,8 @@ ROWS = {
     "smithers.journal": 8,
     "smithers.workspace": 8,  # what the storage classes of a handle share
     "smithers.parents": 8,  # below what a new row stands
+    "smithers.shelves": 8,  # the memories of one file, as one session sees them
+    "smithers.shelving": 8,  # where the memories stand that one handle sees
     "smithers.stores": 8,  # files of memories apart from the workflow database
     "smithers.merged": 8,  # queries of several databases, observed as one
     "smithers.facts": 8,  # what a call that logs something is given, checked
@@ -122,7 +124,7 @@ IO_MODULES = frozenset(
 )
 SQL_ROOMS = (
     *("smithers.schema", "smithers.ownership", "smithers.journal", "smithers.storage"),
-    *("smithers.workspace", "smithers.parents", "smithers.rows"),
+    *("smithers.workspace", "smithers.parents", "smithers.rows", "smithers.shelves"),
 )
 PRINTING_ROOMS = ("smithers.cli", "smithers.demo")
 HEAVY = ("click", "pydantic", "reactivex", "rich", "sqlglot", "sqlite_utils", "watchfiles")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from smithers.aio.agents import AsyncAgents
 from smithers.aio.database import AsyncSmithersDB, create_async_smithers_db
 from smithers.aio.executions import AsyncExecutions
+from smithers.aio.memories import AsyncMemories
 from smithers.aio.phases import AsyncPhases
 from smithers.aio.state import AsyncSetKey, AsyncSetState, AsyncStateKey, AsyncStateStore
 from smithers.aio.steps import AsyncSteps
@@ -14,6 +15,7 @@ from smithers.aio.vcs import AsyncVcs
 __all__ = [
     "AsyncAgents",
     "AsyncExecutions",
+    "AsyncMemories",
     "AsyncPhases",
     "AsyncSetKey",
     "AsyncSetState",

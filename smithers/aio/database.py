@@ -17,6 +17,7 @@ from reactive_sqlite.face import AsyncFace, awaited
 from reactive_sqlite.worker import Worker, running_loop
 from smithers.aio.agents import AsyncAgents
 from smithers.aio.executions import AsyncExecutions
+from smithers.aio.memories import AsyncMemories
 from smithers.aio.phases import AsyncPhases
 from smithers.aio.state import AsyncStateStore
 from smithers.aio.steps import AsyncSteps
@@ -99,6 +100,11 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
     def vcs(self) -> AsyncVcs:
         """Commits, snapshots of the working copy and reviews."""
         return self._ready().vcs
+
+    @property
+    def memories(self) -> AsyncMemories:
+        """What is worth knowing beyond one run, found again by full text."""
+        return self._ready().memories
 
     @property
     def database(self) -> AsyncDatabase:
@@ -186,6 +192,9 @@ def create_async_smithers_db(
     *,
     reset: bool = False,
     read_only: bool = False,
+    project: str | None = None,
+    session: str | None = None,
+    memory_path: str | os.PathLike[str] | None = None,
     synchronous: str = "NORMAL",
     busy_timeout: float = 5.0,
     watch: bool = True,
@@ -203,6 +212,9 @@ def create_async_smithers_db(
             path,
             reset=reset,
             read_only=read_only,
+            project=project,
+            session=session,
+            memory_path=memory_path,
             synchronous=synchronous,
             busy_timeout=busy_timeout,
             watch=watch,
@@ -224,6 +236,7 @@ class _Opened:
         self.agents = AsyncAgents(sync.agents, worker)
         self.tools = AsyncTools(sync.tools, worker)
         self.vcs = AsyncVcs(sync.vcs, worker)
+        self.memories = AsyncMemories(sync.memories, worker)
         self.database: AsyncDatabase = _Tables(sync.database, worker)
 
 

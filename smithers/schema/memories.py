@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from smithers.schema.times import NOW
 
-CATEGORIES = ("fact", "learning", "preference", "context", "skill")
-SCOPES = ("global", "project", "session")
+CATEGORIES: tuple[str, ...] = ("fact", "learning", "preference", "context", "skill")
+SCOPES: tuple[str, ...] = ("global", "project", "session")
 WORDS = "_smithers_memories_words"
 PIECES = "_smithers_memories_pieces"
 
@@ -61,6 +61,7 @@ def _table(execution: str) -> tuple[str, ...]:
             expires_at TEXT CHECK (expires_at IS NULL OR (
                 date(substr(expires_at, 1, 10), '+0 days') = substr(expires_at, 1, 10)
                 AND expires_at >= '0001' AND substr(expires_at, 12, 2) < '24'
+                AND instr(substr(expires_at, 12), ' ') = 0 AND instr(expires_at, 'z') = 0
                 AND julianday(expires_at) IS NOT NULL
             )),
             content TEXT NOT NULL CHECK (typeof(content) = 'text' AND content <> ''),

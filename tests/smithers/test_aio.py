@@ -41,12 +41,13 @@ from smithers import (
 from smithers.aio import (
     AsyncAgents,
     AsyncExecutions,
+    AsyncMemories,
     AsyncPhases,
     AsyncSteps,
     AsyncTools,
     AsyncVcs,
 )
-from smithers.db import State, Vcs
+from smithers.db import Memories, State, Vcs
 from smithers.storage.agents import Agents
 from smithers.storage.executions import Executions
 from smithers.storage.phases import Phases
@@ -82,12 +83,13 @@ def public(kind: type) -> set[str]:
             {"transaction"},
             {
                 *("transact", "database", "path", "state", "execution", "executions", "phases"),
-                *("steps", "agents", "tools", "vcs"),
+                *("steps", "agents", "tools", "vcs", "memories"),
             },
         ),
         (Executions, AsyncExecutions, set[str](), set[str]()),
         (Phases, AsyncPhases, set[str](), set[str]()),
         (Vcs, AsyncVcs, set[str](), set[str]()),
+        (Memories, AsyncMemories, set[str](), {"session", "project"}),
         (Steps, AsyncSteps, set[str](), set[str]()),
         (Agents, AsyncAgents, set[str](), set[str]()),
         (Tools, AsyncTools, set[str](), set[str]()),
