@@ -21,7 +21,7 @@ from reactive_sqlite.dialect import MINIMUM_SQLITE, noted, sqlite3
 from reactive_sqlite.errors import DatabaseReplaced
 from reactive_sqlite.many import changes, observe_many
 from reactive_sqlite.observation import ObservableQuery
-from reactive_sqlite.opening import connect
+from reactive_sqlite.opening import Frozen, connect
 from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
 from reactive_sqlite.source import frozen_parameters
 from reactive_sqlite.statement import PRAGMA, read_actions
@@ -93,7 +93,7 @@ class Database(sqlite_utils.Database):
         except BaseException:
             connection.close()
             raise
-        if watch and self.path is not None and not connection.immutable:
+        if watch and self.path is not None:
             self._watcher = _watching(self.broker, str(self.path), self._report)
 
     # -- observing -----------------------------------------------------------------------------
@@ -285,7 +285,12 @@ def _watching(broker: Broker, path: str, report: ErrorHandler) -> Watcher:
 
     def check() -> bool:
         found = known()
-        return found is not None and found.check()
+        if found is None:
+            return False
+        if isinstance(found.connection, Frozen) and (reason := found.connection.difference()):
+            replaced(reason)
+            return False
+        return found.check()
 
     def replaced(reason: str) -> None:
         found = known()

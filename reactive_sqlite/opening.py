@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar, cast
 from urllib.parse import quote as percent
 
 from reactive_sqlite.connection import Connection
-from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.cursor import Cursor
+from reactive_sqlite.dialect import locked_elsewhere, sqlite3
+from reactive_sqlite.errors import DatabaseReplaced
 
+C = TypeVar("C", bound=Connection)
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
@@ -27,13 +33,13 @@ def connect(
         raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
     try:
         if path is None:
-            connection = _open(":memory:", busy_timeout)
+            connection = _open(":memory:", busy_timeout, kind=Connection)
             connection.memory = True
             return _set_up(connection, synchronous)
         if read_only:
             return _open_read_only(path, busy_timeout)
         fresh = not path.exists() or path.stat().st_size == 0
-        connection = _open(str(path), busy_timeout)
+        connection = _open(str(path), busy_timeout, kind=Connection)
         try:
             if fresh:
                 _use_wal(connection, busy_timeout)
@@ -46,16 +52,79 @@ def connect(
         raise
 
 
-def _open(target: str, busy_timeout: float, *, uri: bool = False) -> Connection:
-    return sqlite3.connect(target, uri=uri, factory=_factory(busy_timeout))
+class Visitor(Connection):
+    """A read-only connection to a file that has no log, and has none afterwards either."""
+
+    file: Path
+
+    def close(self) -> None:
+        """Close the connection, and take away the empty log that reading has made."""
+        if self.closed:
+            return
+        super().close()
+        # Only SQLite can tell whether anybody else has the log open; then it stays, and so it does
+        # where this user may not write.
+        with suppress(OSError, sqlite3.Error):
+            if _log(self.file).stat().st_size == 0:
+                _take_log_away(self.file)
 
 
-def _factory(busy_timeout: float) -> type[Connection]:
+class Frozen(Connection):
+    """A connection to a file that nobody wrote when it was opened, and that it does not lock.
+
+    From the moment on at which somebody writes after all, every statement raises DatabaseReplaced.
+    """
+
+    file: Path
+    state: tuple[int, ...] | None = None
+
+    def run(self, cursor: Cursor, sql: str, parameters: Any) -> None:
+        """Execute one statement on the cursor."""
+        with self._unchanged():
+            super().run(cursor, sql, parameters)
+
+    def fetch(
+        self, sql: str, parameters: Any, columns: tuple[str, ...] | None
+    ) -> tuple[list[Any], tuple[str, ...]]:
+        """Run a query unnoticed."""
+        with self._unchanged():
+            return super().fetch(sql, parameters, columns)
+
+    def blobopen(self, *args: Any, **kwargs: Any) -> Any:
+        """Open a blob."""
+        with self._unchanged():
+            return super().blobopen(*args, **kwargs)
+
+    def backup(self, *args: Any, **kwargs: Any) -> None:
+        """Copy the database."""
+        with self._unchanged():
+            super().backup(*args, **kwargs)
+
+    def difference(self) -> str | None:
+        """Tell what is different since the opening; None while nothing is."""
+        if self.closed or _state(self.file) == self.state:
+            return None
+        return f"somebody has written to {self.file} since it was opened for reading: open it again"
+
+    @contextmanager
+    def _unchanged(self) -> Generator[None]:
+        # Looked at afterwards: until then the file was as it is, and a change under way may be the
+        # reason of an error.
+        try:
+            yield
+        finally:
+            difference = self.difference()
+            if difference is not None:
+                raise DatabaseReplaced(difference)
+
+
+def _open(target: str, busy_timeout: float, *, kind: type[C], uri: bool = False) -> C:
     # sqlite3.connect passes no arguments of its own to the factory.
-    def make(*args: object, **kwargs: object) -> Connection:
-        return Connection(*args, busy_timeout=busy_timeout, **kwargs)
+    def make(*args: Any, **kwargs: Any) -> C:
+        return kind(*args, busy_timeout=busy_timeout, **kwargs)
 
-    return make  # type: ignore[return-value]
+    factory: Any = make
+    return cast("C", sqlite3.connect(target, uri=uri, factory=factory))
 
 
 def _set_up(connection: Connection, synchronous: str) -> Connection:
@@ -81,26 +150,74 @@ def _use_wal(connection: Connection, busy_timeout: float) -> None:
 
 
 def _open_read_only(path: Path, busy_timeout: float) -> Connection:
-    uri = f"file:{percent(str(path.absolute()))}?mode=ro"
-    connection = _open(uri, busy_timeout, uri=True)
+    uri, file = _uri(path, "ro"), path.resolve()
+    connection = _visit(uri, file, busy_timeout)
     connection.read_only = True
     try:
         return _set_up(connection, "NORMAL")
     except BaseException as error:
         connection.close()
-        if not (isinstance(error, sqlite3.OperationalError) and _unchanging(path)):
+        if not isinstance(error, sqlite3.OperationalError) or locked_elsewhere(error):
             raise
-    # A closed write-ahead database in a directory that cannot be written: nobody can be writing
-    # to it either, and nothing waits in a log, so the file alone is the whole truth.
-    connection = _open(uri + "&immutable=1", busy_timeout, uri=True)
-    connection.read_only = connection.immutable = True
+        state = _state(file)
+        if state is None:
+            _explain(error, file)
+            raise
+    # A closed write-ahead database in a directory that cannot be written: nothing waits in a log,
+    # so the file alone is the whole truth, for as long as nobody else writes.
+    frozen = _open(uri + "&immutable=1", busy_timeout, kind=Frozen, uri=True)
+    frozen.read_only = frozen.immutable = True
+    frozen.file, frozen.state = file, state
     try:
-        return _set_up(connection, "NORMAL")
+        return _set_up(frozen, "NORMAL")
     except BaseException:
-        connection.close()
+        frozen.close()
         raise
 
 
-def _unchanging(path: Path) -> bool:
-    log = path.with_name(path.name + "-wal")
-    return path.is_file() and not (log.exists() and log.stat().st_size > 0)
+def _visit(uri: str, file: Path, busy_timeout: float) -> Connection:
+    log = _log(file)
+    # An empty one may be that of another visitor, who cannot take it away while this one is there.
+    if log.exists() and log.stat().st_size > 0:
+        return _open(uri, busy_timeout, kind=Connection, uri=True)
+    visitor = _open(uri, busy_timeout, kind=Visitor, uri=True)
+    visitor.file = file
+    return visitor
+
+
+def _take_log_away(file: Path) -> None:
+    """Let SQLite remove an empty log, as the last connection that may write does at its end."""
+    last = sqlite3.connect(_uri(file, "rw"), uri=True, timeout=0, isolation_level=None)
+    try:
+        last.execute("PRAGMA schema_version").fetchone()
+    finally:
+        last.close()
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{percent(str(path.absolute()))}?mode={mode}"
+
+
+def _log(file: Path) -> Path:
+    return file.with_name(file.name + "-wal")
+
+
+def _state(file: Path) -> tuple[int, ...] | None:
+    """Tell the state of a file that is complete by itself; None where more may be in a journal."""
+    log, journal = _log(file), file.with_name(file.name + "-journal")
+    try:
+        found = file.stat()
+        if journal.exists() or (log.exists() and log.stat().st_size > 0):
+            return None
+    except OSError:
+        return None  # it is being taken away just now
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _explain(error: sqlite3.OperationalError, file: Path) -> None:
+    if _log(file).exists():
+        error.add_note(
+            "its newest commits are still in the -wal that a writer left, and reading that takes a "
+            "-shm, which is not there and cannot be made here: open it once where its directory "
+            "can be written"
+        )

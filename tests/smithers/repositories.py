@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.conftest import require_tool
+
 # Nothing of the machine that runs the tests takes part: no configuration, no hooks, no variables.
 ENVIRONMENT = {
     "PATH": os.environ.get("PATH", os.defpath),
@@ -25,6 +27,7 @@ class Repository:
     """A git repository in a directory."""
 
     def __init__(self, place: Path, *, init: bool = True) -> None:
+        require_tool("git")
         self.place = place
         if init:
             place.mkdir(parents=True, exist_ok=True)
