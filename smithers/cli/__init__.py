@@ -17,6 +17,7 @@ from smithers.cli.executions import cancel, current, execution, executions
 from smithers.cli.parts import agents, phases, steps, tools
 from smithers.cli.queries import query, stats
 from smithers.cli.state import delete, history, replay, set_value, state
+from smithers.cli.transfer import export, import_, prune
 from smithers.cli.vcs import commits, reviews
 from smithers.cli.watch import watch
 
@@ -25,7 +26,7 @@ SECTIONS = {
     "Executions": (executions, execution, current, phases, steps, agents, tools, cancel),
     "State": (state, set_value, delete, history, replay, watch),
     "Version control": (commits, reviews),
-    "Database": (query, stats, check),
+    "Database": (query, stats, check, export, import_, prune),
 }
 
 
@@ -115,6 +116,10 @@ def _run(args: Sequence[str] | None) -> int:
         return _failed("interrupted", 1)
     except click.ClickException as error:
         return _failed(error.format_message(), error.exit_code)
+    except OSError as error:
+        # The number of the error says nothing to a person.
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)!r}: "
+        return _failed(f"{where}{error.strerror or error}", 1)
     except Exception as error:
         return _failed(str(error) or type(error).__name__, getattr(error, "exit_code", 1))
 
