@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -326,22 +325,6 @@ def test_a_read_only_database_sees_the_writes_of_others(
         db.broker.check()
         assert recorder.values == [1, 2]
         other.close()
-
-
-@pytest.fixture
-def locked_folder(file: Path) -> Iterator[Path]:
-    file.parent.chmod(0o555)
-    if os.access(file.parent, os.W_OK):
-        pytest.skip("the superuser may write everywhere")
-    yield file
-    file.parent.chmod(0o755)
-
-
-def test_a_database_in_a_read_only_folder_can_be_read(locked_folder: Path) -> None:
-    with Database(locked_folder, read_only=True) as db:
-        assert db.observe_value("SELECT v FROM t").peek() == 1
-    with pytest.raises(sqlite3.OperationalError), Database(locked_folder) as db:
-        db.execute("INSERT INTO t VALUES (2)")
 
 
 def test_a_read_only_database_that_does_not_exist_is_not_made(tmp_path: Path) -> None:

@@ -49,6 +49,18 @@ FAIL = """
 """
 
 
+WRITE = """
+    import sys
+    from reactive_sqlite import Database
+    from reactive_sqlite.dialect import sqlite3
+    try:
+        with Database(sys.argv[1], watch=False) as db:
+            db.execute("INSERT INTO t VALUES (2)")
+    except sqlite3.Error as error:
+        print(type(error).__name__)
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "folder"
@@ -224,6 +236,16 @@ def test_a_closed_database_is_read_where_nothing_can_be_written(
     file = closed(folder / "x.db", journal_mode)
     before = contents(folder)
     assert read(READ, file).end() == ["[(1,)]"]
+    assert contents(folder) == before
+
+
+def test_what_is_to_be_written_where_nothing_can_be_is_sqlites_error(
+    folder: Path, read: Start
+) -> None:
+    file = closed(folder / "x.db")
+    before = contents(folder)
+    (said,) = read(WRITE, file).end()
+    assert said == "OperationalError"
     assert contents(folder) == before
 
 
