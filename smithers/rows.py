@@ -213,7 +213,7 @@ def left_with(leave: Callable[[str, BaseException | None], None], id: str) -> Ge
         try:
             leave(id, error)
         except Exception as further:
-            error.add_note(f"{id!r} could not be ended: {type(further).__name__}: {further}")
+            error.add_note(f"the row could not be ended: {type(further).__name__}: {further}")
         raise
     leave(id, None)
 

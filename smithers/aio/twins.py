@@ -44,7 +44,7 @@ async def begun(worker: Worker, begin: Callable[[], Frame], leave: Leave) -> Fra
         await worker.run(keep)
     except asyncio.CancelledError as error:
         # Behind the job that begins it, which may still be under way.
-        await _surely(worker, partial(end, error))
+        await _ended(worker, partial(end, error), error)
         raise
     return frames[0]
 
@@ -55,12 +55,16 @@ async def left_with(worker: Worker, leave: Leave, id: str) -> AsyncGenerator[Non
     try:
         yield
     except BaseException as error:
-        try:
-            await _surely(worker, partial(leave, id, error))
-        except Exception as further:
-            error.add_note(f"{id!r} could not be ended: {type(further).__name__}: {further}")
+        await _ended(worker, partial(leave, id, error), error)
         raise
     await _surely(worker, partial(leave, id, None))
+
+
+async def _ended(worker: Worker, end: Callable[[], object], error: BaseException) -> None:
+    try:
+        await _surely(worker, end)
+    except Exception as further:
+        error.add_note(f"the row could not be ended: {type(further).__name__}: {further}")
 
 
 async def _surely(worker: Worker, call: Callable[[], object]) -> None:

@@ -133,7 +133,7 @@ def test_a_direct_query_takes_numbered_parameters(db: SmithersDB) -> None:
     assert results[0]["count"] == 1
 
 
-# -- executions, agents and tool calls --------------------------------------------------------------
+# -- executions, agents and tool calls -------------------------------------------------------------
 
 
 def test_an_execution_is_started_and_completed_with_a_result(db: SmithersDB) -> None:
