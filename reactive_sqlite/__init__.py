@@ -9,12 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .asyncfeed import AsyncFeed
     from .bridge import from_observable, to_observable
     from .changes import ChangeSet, RowChange
+    from .consumers import Change, FeedStatus
     from .database import Database
     from .dialect import sqlite3
     from .diff import Diff
-    from .errors import CycleError, DatabaseClosed, DatabaseReplaced, NotReady, ReactiveError
+    from .errors import (
+        ConsumerDropped,
+        CycleError,
+        DatabaseClosed,
+        DatabaseReplaced,
+        NotReady,
+        NotTracked,
+        ReactiveError,
+        Untrackable,
+    )
+    from .feed import Feed
     from .observation import ObservableQuery
     from .region import Region
     from .signals import (
@@ -39,14 +51,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accessor",
+    "AsyncFeed",
+    "Change",
     "ChangeSet",
+    "ConsumerDropped",
     "CycleError",
     "Database",
     "DatabaseClosed",
     "DatabaseReplaced",
     "Diff",
     "Effect",
+    "Feed",
+    "FeedStatus",
     "NotReady",
+    "NotTracked",
     "ObservableQuery",
     "Owner",
     "ReactiveError",
@@ -54,6 +72,7 @@ __all__ = [
     "Resource",
     "RowChange",
     "Setter",
+    "Untrackable",
     "batch",
     "catch_error",
     "create_effect",
@@ -72,17 +91,24 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "AsyncFeed": "asyncfeed",
+    "Change": "consumers",
     "ChangeSet": "changes",
+    "ConsumerDropped": "errors",
     "CycleError": "errors",
     "Database": "database",
     "DatabaseClosed": "errors",
     "DatabaseReplaced": "errors",
     "Diff": "diff",
+    "Feed": "feed",
+    "FeedStatus": "consumers",
     "NotReady": "errors",
+    "NotTracked": "errors",
     "ObservableQuery": "observation",
     "ReactiveError": "errors",
     "Region": "region",
     "RowChange": "changes",
+    "Untrackable": "errors",
     "from_observable": "bridge",
     "sqlite3": "dialect",
     "to_observable": "bridge",

@@ -6,10 +6,11 @@ import os
 import threading
 from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from reactivex import Observable
 
+from reactive_sqlite.asyncfeed import AsyncFeed
 from reactive_sqlite.asyncquery import AsyncObservableQuery, observable
 from reactive_sqlite.changes import ChangeSet
 from reactive_sqlite.database import Database, ErrorHandler
@@ -101,6 +102,10 @@ class AsyncDatabase(AsyncFace[Database]):
     execute = awaited(Database.execute)
     refresh = awaited(Database.refresh)
     reads_only = awaited(Database.reads_only)
+    tracked = awaited(Database.tracked)
+    feeds = awaited(Database.feeds)
+    drop_consumer = awaited(Database.drop_consumer)
+    trim_feed = awaited(Database.trim_feed)
 
     async def query(self, sql: str, params: Sequence[Any] | dict[str, Any] | None = None) -> Rows:
         """Execute a statement that returns rows and return them as dicts."""
@@ -158,8 +163,23 @@ class AsyncDatabase(AsyncFace[Database]):
         db = self._ready()
         return observable(self._worker, lambda: db.changes(*tables))
 
+    def feed(
+        self,
+        consumer: str,
+        *tables: str,
+        start: Literal["now", "beginning"] = "now",
+        batch_size: int = 100,
+    ) -> AsyncFeed:
+        """Read the change log of tracked tables. See `Database.feed`; errors come at its use."""
+        db = self._ready()
+        return AsyncFeed(
+            self._worker,
+            lambda: db.feed(consumer, *tables, start=start, batch_size=batch_size),
+            db.broker.report,
+        )
+
     def __getitem__(self, name: str) -> AsyncTable:
-        """Return the table or view, with `observe` and `observe_row`."""
+        """Return the table or view, with `observe`, `observe_row` and `track`."""
         return AsyncTable(self._ready(), self._worker, name)
 
     # -- private ---------------------------------------------------------------------------------
@@ -233,6 +253,14 @@ class AsyncTable:
         """Observe one row by its primary key. See `Table.observe_row`."""
         database, name = self._database, self.name
         return AsyncObservableQuery(self._worker, lambda: database.table(name).observe_row(pk))
+
+    async def track(self) -> None:
+        """Log every change of the table from now on. See `Table.track`."""
+        await self._worker.run(lambda: self._database[self.name].track())
+
+    async def untrack(self) -> None:
+        """Log the table's changes no more. See `Table.untrack`."""
+        await self._worker.run(lambda: self._database[self.name].untrack())
 
 
 def loop_report(home: LoopHome) -> ErrorHandler:

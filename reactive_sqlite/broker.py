@@ -10,14 +10,16 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from reactive_sqlite.capture import Capture
+from reactive_sqlite.catalog import Catalog
+from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Deliveries, Home, Parcel
 from reactive_sqlite.dialect import locked_elsewhere, noted, sqlite3
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import NotReady
 from reactive_sqlite.interest import Interests, Sources
-from reactive_sqlite.listeners import ELSEWHERE, REDEFINED, Listener, Listeners
-from reactive_sqlite.region import Region, TableName
+from reactive_sqlite.listeners import REDEFINED, Listener, Listeners
+from reactive_sqlite.region import Region
 from reactive_sqlite.regions import Regions, no_table
 from reactive_sqlite.signals.external import External, publish
 from reactive_sqlite.source import Fetched, Parameters, Source, source_key
@@ -25,6 +27,7 @@ from reactive_sqlite.statement import Statement
 from reactive_sqlite.subscription import Report
 from reactive_sqlite.trail import Trail, TrailReader
 from reactive_sqlite.versions import Versions
+from reactive_sqlite.witness import LogReader, Witness
 from reactive_sqlite.worker import causing_run
 
 
@@ -88,13 +91,18 @@ class Broker:
             elsewhere=self._elsewhere,
             look=self.look if connection.memory else None,
         )
-        self.listeners = Listeners(self.capture, self.deliveries, lambda: self.regions.catalog)
+        self.log = ChangeLog(connection)
         self._sources: WeakValueDictionary[Any, Source] = WeakValueDictionary()
         self._interests = Interests()
         self._versions = Versions(connection)
         self.regions = Regions(connection, self._versions)
+        self._reader = LogReader(self.log, lambda: self.regions.catalog)
+        self.listeners = Listeners(
+            self.capture, self.deliveries, lambda: self.regions.catalog, self._reader
+        )
+        self._witnesses: list[Witness] = [self._reader]
+        self._settled = 0  # so many commits of our own are known to be in the log
         self._later: dict[View, None] = {}  # their first value waits for the end of the transaction
-        self._trails: list[TrailReader] = []
         self._underived = False  # the schema moved, and its regions are still to be asked for
         self._overdue: Sources = {}  # another process's lock kept them from being run
         self._commits = 0
@@ -195,6 +203,8 @@ class Broker:
         """Tell the listener of every commit from now on."""
         with self.locked():
             self._notice_schema()
+            if not self.listeners.members:
+                self._reader.tell_apart()
             self.listeners.add(listener)
             if not self.connection.read_only:
                 self.listeners.watch()
@@ -208,7 +218,14 @@ class Broker:
     def follow_trail(self, trail: Trail) -> None:
         """Trust the trail from now on for what other connections write to its table."""
         with self.locked():
-            self._trails.append(TrailReader(trail, self.connection.raw))
+            reader = TrailReader(trail, self.connection.raw, lambda: self.regions.catalog)
+            self._witnesses.append(reader)
+
+    def catalog(self) -> Catalog:
+        """Return the tables as they are now, also inside this thread's transaction."""
+        with self.locked():
+            self._notice_schema()
+            return self.regions.catalog
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -229,10 +246,14 @@ class Broker:
                 self._schema_moved()
                 self._derive_again()
                 self._renew(dict(self.live))
-            elif self._overdue or self._versions.data_pending:
-                self._renew({})
             else:
-                return False
+                newest = self._reader.newest() if self._settled != self._commits else None
+                if not (self._overdue or self._versions.data_pending):
+                    if newest is not None:  # asked for first: nobody else has committed before
+                        self._reader.passed(newest)
+                        self._settled = self._commits
+                    return False
+                self._renew({})
         except sqlite3.OperationalError as error:
             if not locked_elsewhere(error):
                 raise
@@ -286,7 +307,8 @@ class Broker:
             return
         schema = capture.schema or self._underived
         due, changes = capture.due, self.listeners.committed()
-        if capture.redefined and self.listeners:
+        redefined = capture.redefined
+        if redefined and self.listeners:
             changes = REDEFINED
         hit: Sources = {}
         if schema:
@@ -303,6 +325,8 @@ class Broker:
         try:
             if schema:
                 self._underived = True
+                if redefined:
+                    self.log.mend()
                 self._versions.schema_moved()
                 self._derive_again()
             if due:
@@ -337,6 +361,7 @@ class Broker:
                     capture.clear()
                 if not hit or self._take_over(hit):
                     self._commits += 1
+                    self.listeners.wake()
                     return
         capture.wrote(statement)
         self._committed()
@@ -377,6 +402,7 @@ class Broker:
 
     def _begin_later(self) -> None:
         self.capture.settle()
+        self.listeners.wake()
         later, self._later = self._later, {}
         for view in later:
             try:
@@ -414,22 +440,32 @@ class Broker:
                 elsewhere = self._versions.data_moved()
                 moved = self._schema_moved()
                 if elsewhere:
-                    hit.update(self.live if moved else self._touched_elsewhere())
+                    touched = self._touched_elsewhere(moved=moved)
+                    hit.update(touched)
                     self._retire(hit)
-                    self.listeners.tell(ELSEWHERE)
                 if not moved:
                     return [(source, self._fetch(source)) for source in hit if source.live]
             finally:
                 raw("COMMIT")
             self._derive_again()
 
-    def _touched_elsewhere(self) -> Sources:
-        written: dict[TableName, tuple[str, set[Any]]] = {}
-        for reader in self._trails:
-            keys = reader.keys()
-            if keys is not None:
-                written[reader.trail.table] = reader.trail.column, keys
-        return self._interests.elsewhere(written) if written else dict(self.live)
+    def _touched_elsewhere(self, *, moved: bool) -> Sources:
+        """Return the queries that other connections' commits can have changed, and tell the
+        listeners of these."""
+        told = {witness: witness.written() for witness in self._witnesses}
+        self.listeners.tell_elsewhere(None if moved else told[self._reader])
+        if moved:
+            return dict(self.live)
+        hit: Sources = dict(self._interests.everything)
+        unknown = set(self._interests.tables)
+        for written in told.values():
+            if written is not None:
+                unknown -= written.tables
+                hit.update(
+                    self._interests.touched(written.entries, written.whole, written.captures)
+                )
+        hit.update(self._interests.touched((), unknown, {}))
+        return hit
 
     def _publish(self, fetched: Sequence[tuple[Source, Fetched]]) -> None:
         publication = Publication()

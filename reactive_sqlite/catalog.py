@@ -20,12 +20,17 @@ _KNOWN_MODULES = frozenset({"fts3", "fts4", "fts5", "rtree", "rtree_i32", "geopo
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column as PRAGMA table_xinfo describes it; `plain`: not generated, not hidden."""
+    """One column as PRAGMA table_xinfo describes it."""
 
     name: str
     declared_type: str
     key_position: int
-    plain: bool
+    hidden: int
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is neither generated nor hidden."""
+        return not self.hidden
 
 
 class Table:
@@ -59,12 +64,12 @@ class Table:
     def columns(self) -> dict[str, Column]:
         """Its columns by lower-case name, hidden and generated ones included."""
         rows = self._fetch(
-            "SELECT name, type, pk, hidden = 0 FROM pragma_table_xinfo(?, ?) ORDER BY cid",
+            "SELECT name, type, pk, hidden FROM pragma_table_xinfo(?, ?) ORDER BY cid",
             (self.name, self.schema),
         )
         return {
-            name.lower(): Column(name, declared, position, bool(plain))
-            for name, declared, position, plain in rows
+            name.lower(): Column(name, declared, position, hidden)
+            for name, declared, position, hidden in rows
         }
 
     @cached_property
@@ -94,6 +99,19 @@ class Table:
         if self.without_rowid or self.rowid_alias is not None:
             return None
         return next((name for name in _ROWID_NAMES if name not in self.columns), None)
+
+    @cached_property
+    def unique_columns(self) -> frozenset[str] | None:
+        """Lower-case names of the columns that are unique beside the primary key; None when an
+        expression is."""
+        names = self._fetch(
+            "SELECT c.name FROM pragma_index_list(?, ?) AS i, pragma_index_info(i.name, ?) AS c"
+            " WHERE i.[unique] AND i.origin <> 'pk'",
+            (self.name, self.schema, self.schema),
+        )
+        if any(name is None for (name,) in names):
+            return None
+        return frozenset(name.lower() for (name,) in names)
 
     @cached_property
     def binary_columns(self) -> frozenset[str]:

@@ -7,18 +7,22 @@ import os
 import secrets
 import weakref
 from collections.abc import Callable, Generator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import sqlite_utils
 from reactivex import Observable
 
 from reactive_sqlite.broker import Broker
+from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.changes import ChangeSet
 from reactive_sqlite.connection import Connection
+from reactive_sqlite.consumers import Consumers, FeedStatus
 from reactive_sqlite.delivery import Home, default_report
-from reactive_sqlite.dialect import MINIMUM_SQLITE, noted, sqlite3
-from reactive_sqlite.errors import DatabaseReplaced
+from reactive_sqlite.dialect import MINIMUM_SQLITE, locked_elsewhere, noted, sqlite3
+from reactive_sqlite.errors import DatabaseReplaced, NotTracked
+from reactive_sqlite.feed import Feed, check_batch_size
 from reactive_sqlite.many import changes, observe_many
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.opening import Frozen, connect
@@ -89,7 +93,10 @@ class Database(sqlite_utils.Database):
         try:
             super().__init__(connection)
             self.memory = in_memory
+            if not read_only:
+                _mend(connection)
             self.broker = Broker(connection, self._report, home)
+            self._consumers = Consumers(self.broker.log, connection, self.broker.catalog)
         except BaseException:
             connection.close()
             raise
@@ -168,6 +175,85 @@ class Database(sqlite_utils.Database):
             raise noted(compiled.error, sql)
         return statement.reads_only
 
+    # -- the change log ------------------------------------------------------------------------
+
+    def tracked(self) -> list[str]:
+        """Return the names of the tables whose changes are logged, in lower case, sorted."""
+        with self.broker.locked():
+            return self.broker.log.tracked()
+
+    def feed(
+        self,
+        consumer: str,
+        *tables: str,
+        start: Literal["now", "beginning"] = "now",
+        batch_size: int = 100,
+    ) -> Feed:
+        """Read the change log of tracked tables from where this consumer left off.
+
+        Args:
+            consumer: the name under which its cursor is kept; several never disturb each other.
+            tables: those whose changes it wants; without any, of all that are or will be tracked.
+                A known consumer may come with other tables: of an added one it gets what the log
+                still has after its cursor.
+            start: where a new consumer begins: "now", with the next change, or at the "beginning"
+                of what the log still has.
+            batch_size: so many changes are read at a time.
+
+        Raises:
+            NotTracked: one of the tables is not tracked.
+            ValueError: an argument that makes no sense.
+
+        Example:
+            >>> db["orders"].track()
+            >>> for change in (feed := db.feed("mailer", "orders")):
+            ...     print(change.op, change.key)
+            ...     feed.ack(change)
+        """
+        self._check_open()
+        if type(consumer) is not str or not consumer.isprintable() or not consumer:
+            raise ValueError(f"the name of a consumer is a printable text, not {consumer!r}")
+        if start not in ("now", "beginning"):
+            raise ValueError(f'start is "now" or "beginning", not {start!r}')
+        check_batch_size(batch_size, "batch_size")
+        broker = self.broker
+        wanted = tuple(dict.fromkeys(table.lower() for table in tables)) or None
+        with broker.locked():
+            tracked = broker.log.tracked() if wanted is not None else []
+            for table in wanted or ():
+                if table not in tracked:
+                    raise NotTracked(table)
+            known = self._consumers.is_registered(consumer, wanted)
+        if not known:
+            with self.transaction():
+                self._consumers.register(consumer, wanted, start)
+        return Feed(broker, self._consumers, consumer, wanted, batch_size)
+
+    def feeds(self) -> list[FeedStatus]:
+        """Return the consumers of the change log by name: tables, cursor, and how far behind."""
+        with self.broker.locked():
+            return self._consumers.statuses()
+
+    def drop_consumer(self, name: str) -> bool:
+        """Forget a consumer and its cursor, and trim the log of what only it needed; False when
+        there is none of that name."""
+        with self.transaction():
+            return self._consumers.drop(name)
+
+    def trim_feed(self, older_than: datetime | timedelta | None = None) -> int:
+        """Delete from the change log what no consumer has still to read, and return how many
+        entries that were.
+
+        The log trims itself: beyond what consumers need, the newest 10,000 entries are kept.
+
+        Args:
+            older_than: only entries from before that moment, or of at least that age.
+        """
+        if not (older_than is None or isinstance(older_than, datetime | timedelta)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"older_than is a datetime or a timedelta, not {older_than!r}")
+        with self.transaction():
+            return self._consumers.trim(older_than)
+
     # -- transactions --------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -183,6 +269,8 @@ class Database(sqlite_utils.Database):
             conn.execute("BEGIN" if conn.read_only else "BEGIN IMMEDIATE")
             try:
                 yield self
+                if self.broker.capture.redefined:
+                    self.broker.log.mend()  # here, so that no change of others goes unlogged
                 conn.execute("COMMIT")
             except BaseException:
                 if conn.owned_here():
@@ -277,6 +365,14 @@ def _file_of(path: str | os.PathLike[str] | None, *, memory: bool) -> Path | Non
         return Path(path)
     except TypeError:
         raise TypeError(f"the path of a database is a str or a Path, not {path!r}") from None
+
+
+def _mend(connection: Connection) -> None:
+    try:
+        ChangeLog(connection).mend()
+    except sqlite3.OperationalError as error:
+        if not locked_elsewhere(error):
+            raise  # else the next to open the file does it
 
 
 def _watching(broker: Broker, path: str, report: ErrorHandler) -> Watcher:

@@ -4,8 +4,13 @@ ReactiveError
 ├── DatabaseClosed      a call arrived after close()
 ├── DatabaseReplaced    the file under an open database is another one now, or gone
 ├── NotReady            an accessor was read before its first value
+├── NotTracked          a feed of a table that is not tracked
+├── Untrackable         a table that cannot be tracked
+├── ConsumerDropped     a feed whose consumer was dropped
 └── CycleError          memos or effects that cannot settle
 """
+
+from __future__ import annotations
 
 
 class ReactiveError(Exception):
@@ -22,6 +27,53 @@ class DatabaseReplaced(ReactiveError):
 
 class NotReady(ReactiveError):
     """An accessor has no value yet: its first one is still to come."""
+
+
+class NotTracked(ReactiveError):
+    """A feed was asked for of a table whose changes are not logged; `track()` begins it.
+
+    Attributes:
+        table: the table's name.
+    """
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"table {table!r} is not tracked: call db[{table!r}].track() first")
+        self.table = table
+
+    def __reduce__(self) -> tuple[type[NotTracked], tuple[str]]:
+        return type(self), (self.table,)
+
+
+class Untrackable(ReactiveError):
+    """A table whose changes cannot be logged.
+
+    Attributes:
+        table: the table's name.
+        reason: why not.
+    """
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(f"{table!r} cannot be tracked: {reason}")
+        self.table = table
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[Untrackable], tuple[str, str]]:
+        return type(self), (self.table, self.reason)
+
+
+class ConsumerDropped(ReactiveError):
+    """A feed has no cursor any more: its consumer was dropped.
+
+    Attributes:
+        consumer: the consumer's name.
+    """
+
+    def __init__(self, consumer: str) -> None:
+        super().__init__(f"the consumer {consumer!r} was dropped")
+        self.consumer = consumer
+
+    def __reduce__(self) -> tuple[type[ConsumerDropped], tuple[str]]:
+        return type(self), (self.consumer,)
 
 
 class CycleError(ReactiveError):

@@ -6,7 +6,7 @@ table and column, pinned ones by the hash of their key values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from reactive_sqlite.capture import UPDATED, Entry, TableCapture
@@ -78,8 +78,9 @@ class TableInterest:
         for names, of_names in self.pins.items():
             at = capture.placed.get(names) or capture.places(names)
             if at is None:
+                columns = capture.columns_of(entry[2])
                 for there in of_names.values():
-                    hit.update(_all(there))
+                    hit.update(s for s in _all(there).items() if _concerned(s[0], columns))
                 continue
             old = tuple([entry[i] for i in at])
             if entry[1] == UPDATED:
@@ -93,9 +94,7 @@ class TableInterest:
             found = of_names.get(old)
             if found is not None:
                 columns = capture.columns_of(entry[2])
-                for source in _all(found):
-                    if columns is None or not columns.isdisjoint(source.reads):
-                        hit[source] = None
+                hit.update(s for s in _all(found).items() if _concerned(s[0], columns))
 
     def everyone(self) -> Iterable[Source]:
         yield from self.unpinned
@@ -131,30 +130,6 @@ class Interests:
             interest.remove(source, columns, region.pins)
             if not interest:
                 del self.tables[table]
-
-    def elsewhere(self, written: Mapping[TableName, tuple[str, Iterable[Any]]]) -> Sources:
-        """Return the queries that commits of other connections can have changed.
-
-        For the tables in `written` it is known which values of a column were written; any other
-        table may have changed.
-        """
-        hit: Sources = dict(self.everything)
-        for table, interest in self.tables.items():
-            if table not in written:
-                hit.update(dict.fromkeys(interest.everyone()))
-                continue
-            column, values = written[table]
-            values = list(values)
-            if values:
-                hit.update(interest.unpinned)
-            for names, of_names in interest.pins.items():
-                if names == (column,):
-                    for value in values:
-                        hit.update(_all(of_names.get((value,))))
-                elif values:
-                    for there in of_names.values():
-                        hit.update(_all(there))
-        return hit
 
     def touched(
         self,
@@ -194,6 +169,10 @@ class Interests:
         if interest.pins:
             interest.pinned_hit(entry, capture, hit)
         return hit
+
+
+def _concerned(source: Source, columns: frozenset[str] | None) -> bool:
+    return columns is None or not columns.isdisjoint(source.reads)
 
 
 def _all(there: Source | Sources | None) -> Sources:

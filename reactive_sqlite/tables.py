@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import sqlite_utils.db
 
@@ -81,6 +81,36 @@ class Observing:
         return _observed(
             self.db, sql, parameters, pins, ALL_ROWS, selected=selected, skip_initial=skip_initial
         )
+
+    def track(self) -> Self:
+        """Log every change of the table from now on, by whatever program it is made.
+
+        The log is kept by triggers in the file, so that a `feed` can consume it later, and commits
+        of other processes re-run only the observed queries that they can have changed. Costs each
+        write one more row. Tracking again changes nothing.
+
+        Raises:
+            Untrackable: a view, a virtual or temporary table, or one of an attached database.
+            sqlite3.OperationalError: the table does not exist.
+
+        Example:
+            >>> db["orders"].track()
+            >>> db.feed("mailer", "orders").observe().subscribe(print)
+        """
+        broker: Broker = self.db.broker
+        with broker.locked():
+            table = broker.log.trackable(broker.catalog(), self.name)
+            if broker.log.is_tracked(table):
+                return self
+        with self.db.transaction():
+            broker.log.track(broker.catalog(), self.name)
+        return self
+
+    def untrack(self) -> Self:
+        """Log the table's changes no more; what is logged stays until its consumers have it."""
+        with self.db.transaction():
+            self.db.broker.log.untrack(self.name)
+        return self
 
 
 class Table(Observing, sqlite_utils.db.Table):

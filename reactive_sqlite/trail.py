@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from reactive_sqlite.capture import ALL_COLUMNS, INSERTED, TableCapture
+from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.region import TableName
-
-# Beyond so many entries since the last look, running every query again is cheaper.
-_MOST = 1_000
+from reactive_sqlite.witness import MOST, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,30 @@ class Trail:
 class TrailReader:
     """Reads a trail from where it was read last; used with the connection's lock held."""
 
-    def __init__(self, trail: Trail, fetch: Callable[..., list[Any]]) -> None:
+    def __init__(
+        self, trail: Trail, fetch: Callable[..., list[Any]], catalog: Callable[[], Catalog]
+    ) -> None:
         self.trail = trail
         self._fetch = fetch
+        self._catalog = catalog
         self._seen = self._newest()
 
-    def keys(self) -> set[Any] | None:
+    def written(self) -> Written | None:
+        keys = self._keys()
+        table = self._catalog().tables.get(self.trail.table)
+        if keys is None or table is None:
+            return None
+        # One entry for each key: it may have come, gone or changed.
+        capture = TableCapture(0, table.id, table, captured=(self.trail.column,))
+        entries = [(0, INSERTED, ALL_COLUMNS, key) for key in keys]
+        return Written({table.id}, entries, {0: capture})
+
+    def _keys(self) -> set[Any] | None:
         """Return the keys written since the last call; None when there are too many to tell."""
         seen, self._seen = self._seen, self._newest()
-        if not 0 <= self._seen - seen <= _MOST:
+        if not 0 <= self._seen - seen <= MOST:
             return None
-        rows = self._fetch(self.trail.entries, (seen, _MOST))
+        rows = self._fetch(self.trail.entries, (seen, MOST))
         if len(rows) != self._seen - seen:
             return None  # some were removed before they were read
         return {key for _, key in rows}

@@ -43,7 +43,10 @@ ROWS = {
     "reactive_sqlite.opening": 3,  # pragmas and journal mode of a file being opened
     "reactive_sqlite.versions": 3,  # data_version and schema_version of all databases
     "reactive_sqlite.capture": 3,
+    "reactive_sqlite.tracking": 3,  # the triggers of a tracked table, as SQL
     "reactive_sqlite.changelog": 3,
+    "reactive_sqlite.consumers": 3,  # who reads the change log, and how far each has come
+    "reactive_sqlite.witness": 3,  # what other connections wrote, as far as the file tells it
     "reactive_sqlite.source": 4,  # a query text with parameters, shared by all who observe it
     "reactive_sqlite.regions": 4,  # what each query reads, for the schema as it is now
     "reactive_sqlite.projection": 4,  # all rows, the first, its first value
@@ -52,10 +55,12 @@ ROWS = {
     "reactive_sqlite.delivery": 4,  # telling observers, one delivery at a time
     "reactive_sqlite.listeners": 4,  # change sets of commits
     "reactive_sqlite.broker": 4,
+    "reactive_sqlite.feed": 4,  # the change log as one consumer reads it
     "reactive_sqlite.waiting": 4,  # callbacks as waiting, for threads and tasks
     "reactive_sqlite.observation": 4,
     "reactive_sqlite.differences": 4,  # lists as a stream of their differences
     "reactive_sqlite.asyncquery": 5,  # an observed query as the event loop sees it
+    "reactive_sqlite.asyncfeed": 5,  # a feed as the event loop sees it
     "reactive_sqlite.trail": 3,  # which keys other programs wrote, where a table keeps that
     "reactive_sqlite.many": 4,  # tuples of queries, streams of change sets
     "reactive_sqlite.incremental": 4,
