@@ -14,6 +14,7 @@ import click
 from smithers.cli.check import check
 from smithers.cli.demo import demo
 from smithers.cli.executions import cancel, current, execution, executions
+from smithers.cli.memories import memories
 from smithers.cli.parts import agents, phases, steps, tools
 from smithers.cli.queries import query, stats
 from smithers.cli.state import delete, history, replay, set_value, state
@@ -25,7 +26,7 @@ from smithers.cli.watch import watch
 SECTIONS = {
     "Executions": (executions, execution, current, phases, steps, agents, tools, cancel),
     "State": (state, set_value, delete, history, replay, watch),
-    "Version control": (commits, reviews),
+    "Memories and version control": (memories, commits, reviews),
     "Database": (query, stats, check, export, import_, prune),
 }
 

@@ -19,13 +19,13 @@ from smithers.cli.output import (
 from smithers.cli.tables import Column
 
 
-def id_column(ids: Iterable[str], name: str = "id") -> Column:
+def id_column(ids: Iterable[str], *, spare: bool = False) -> Column:
     """Show ids: on a terminal their ends, unless two rows end alike."""
     listed = list(ids)
     short = [glance_id(id) for id in listed]
     if len(set(short)) < len(set(listed)):
         short = [shown_text(id) for id in listed]
-    return Column(name, [shown_text(id) for id in listed], short, whole=True)
+    return Column("id", [shown_text(id) for id in listed], short, whole=True, spare=spare)
 
 
 def text_column(

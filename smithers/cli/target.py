@@ -48,9 +48,17 @@ def limit_option(default: int | None, text: str) -> Callable[[F], F]:
     )
 
 
-def open_for_reading(path: str | None, *, watch: bool = False) -> SmithersDB:
+def open_for_reading(
+    path: str | None,
+    *,
+    watch: bool = False,
+    session: str | None = None,
+    project: str | None = None,
+) -> SmithersDB:
     """Open the database a command names; nothing of it is changed."""
-    return create_smithers_db(_existing(path), read_only=True, watch=watch)
+    return create_smithers_db(
+        _existing(path), read_only=True, watch=watch, session=session, project=project
+    )
 
 
 def open_for_writing(path: str | None, *, create: bool = False) -> SmithersDB:
