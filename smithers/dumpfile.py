@@ -127,7 +127,9 @@ class DumpReader:
             raise self.damaged("this is no dump of a workflow database")
         facts = cast("dict[str, Any]", header)
         version = facts.get("version")
-        if type(version) is int and version > VERSION:
+        if type(version) is not int:
+            raise self.damaged("the header does not say of which version it is")
+        if version > VERSION:
             raise DumpTooNew(self._path, "format", found=version, supported=VERSION)
         self._check(text)
         return facts

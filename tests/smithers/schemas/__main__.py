@@ -34,7 +34,7 @@ def main() -> int:
 def make(place: Path, target: Path) -> None:
     """Fill a database with something of everything and put it into one file."""
     with create_smithers_db(place) as db:
-        _fill(db)
+        fill(db)
     connection = sqlite3.connect(place / "db.sqlite", isolation_level=None)
     # As another program does it: recorded without a cause.
     connection.execute("UPDATE state SET value = '4' WHERE key = 'attempts'")
@@ -43,7 +43,8 @@ def make(place: Path, target: Path) -> None:
     connection.close()
 
 
-def _fill(db: SmithersDB) -> None:
+def fill(db: SmithersDB) -> None:
+    """Write something of everything by the calls of this package."""
     db.state.set("phase", "start", trigger="init")
     db.state.set("phase", "review", trigger="tests_passed")
     db.state.set_many({"attempts": 3, "reviewer": "ada"}, trigger="implemented")
