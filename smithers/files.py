@@ -39,7 +39,9 @@ def refusal(name: str, error: Exception) -> CannotOpen:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return NotADatabase(name, str(error))
-    return CannotOpen(name, str(error))
+    # What opening adds to SQLite's words; the path is in ours already.
+    notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("while ")]
+    return CannotOpen(name, "; ".join([str(error), *notes]))
 
 
 def _make_directory(place: Path) -> None:

@@ -51,7 +51,7 @@ class Reader:
     def end(self) -> list[str]:
         """Wait for its end and return the lines that it still printed."""
         said, errors = self.process.communicate(timeout=60)
-        assert (self.process.returncode, errors) == (0, "")
+        assert (self.process.returncode, errors) == (0, ""), errors
         return said.splitlines()
 
     def _lock(self, way: str) -> tuple[str, ...]:
