@@ -174,12 +174,15 @@ def test_an_output_of_64_mb_goes_in_and_out_whole_and_listings_do_not_read_it(
     db.tools.complete(as_json, {"stdout": text})
     assert db.tools.get_output(id) == text
     assert db.tools.get_output(as_json) == {"stdout": text}
-    begun = time.perf_counter()
-    calls = db.tools.list(agent_id)
-    took = time.perf_counter() - begun
-    assert [call.output for call in calls] == [None, None]
+    took: list[float] = []
+    calls: list[ToolCall] = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        calls = db.tools.list(agent_id)
+        took.append(time.perf_counter() - begun)
+        assert [call.output for call in calls] == [None, None]
     assert calls[0].output_size == len(text.encode())
-    assert took < 0.02, "reading 128 MB takes longer"
+    assert min(took) < 0.02, "reading 128 MB takes longer"
 
 
 def test_calls_are_listed_in_the_order_of_their_starts(db: SmithersDB) -> None:
