@@ -53,7 +53,7 @@ class Commits:
 
     Where no execution runs they stand below none. Logging takes keywords, or one dict with those
     keys. A time is a datetime (without a zone: local time) or ISO-8601 text with a zone; left out,
-    it is now. Lists are in the order of the first logging, with a limit the first ones of it.
+    it is now. Lists are in the order of the first logging, with a limit the newest ones in it.
 
     Raises TypeError for keys and types that are not these, ValueError for values that make no
     sense, OwnershipLost where this run has lost the execution; nothing is written then.
@@ -65,8 +65,11 @@ class Commits:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._database = workspace.database
-        self._commits = Rows(workspace, "commit", "commits", _COMMIT, _commit)
-        self._snapshots = Rows(workspace, "snapshot", "snapshots", _SNAPSHOT, _snapshot)
+        commits = (workspace, "commit", "commits", _COMMIT, _commit)
+        snapshots = (workspace, "snapshot", "snapshots", _SNAPSHOT, _snapshot)
+        self._commits, self._snapshots = Rows(*commits), Rows(*snapshots)
+        self._newest_commits = Rows(*commits, order="seq DESC")
+        self._newest_snapshots = Rows(*snapshots, order="seq DESC")
 
     @overload
     def log_commit(
@@ -170,22 +173,22 @@ class Commits:
     def commits(
         self, execution_id: str | None = None, *, limit: int | None = None
     ) -> builtins.list[Commit]:
-        """List commits in the order they were logged, of one execution or of all.
+        """List commits in the order they were logged first; with `limit` the newest ones.
 
         >>> [commit.message for commit in db.vcs.commits()]
         ['feat: add user auth']
         """
-        return self._commits.list(_of(execution_id), limit=limit)
+        return self._newest_commits.list(_of(execution_id), limit=limit)[::-1]
 
     def snapshots(
         self, execution_id: str | None = None, *, limit: int | None = None
     ) -> builtins.list[Snapshot]:
-        """List snapshots in the order they were logged, of one execution or of all.
+        """List snapshots in the order they were logged first; with `limit` the newest ones.
 
         >>> [snapshot.description for snapshot in db.vcs.snapshots()]
         ['Before refactoring']
         """
-        return self._snapshots.list(_of(execution_id), limit=limit)
+        return self._newest_snapshots.list(_of(execution_id), limit=limit)[::-1]
 
     def observe_commits(
         self, execution_id: str | None = None

@@ -42,7 +42,7 @@ class Reviews:
     """Reviews, each below the execution and the agent that logged it first.
 
     Where no execution runs they stand below none. Lists are in the order of the first logging, with
-    a limit the first ones of it. What is malformed raises TypeError or ValueError, a run that has
+    a limit the newest ones in it. What is malformed raises TypeError or ValueError, a run that has
     lost the execution OwnershipLost, and nothing is written then.
 
     >>> [review.issues for review in db.vcs.blocking_reviews()]
@@ -52,8 +52,10 @@ class Reviews:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._database = workspace.database
-        self._reviews = Rows(workspace, "review", "reviews", _REVIEW, _review)
-        self._blocking = Rows(workspace, "review", "reviews", _REVIEW, _review, source=_BLOCKING)
+        reviews = (workspace, "review", "reviews", _REVIEW, _review)
+        self._reviews, self._blocking = Rows(*reviews), Rows(*reviews, source=_BLOCKING)
+        self._newest = Rows(*reviews, order="seq DESC")
+        self._newest_blocking = Rows(*reviews, source=_BLOCKING, order="seq DESC")
 
     @overload
     def log_review(
@@ -123,22 +125,22 @@ class Reviews:
     def reviews(
         self, execution_id: str | None = None, *, limit: int | None = None
     ) -> builtins.list[Review]:
-        """List reviews in the order they were logged first, of one execution or of all.
+        """List reviews in the order they were logged first; with `limit` the newest ones.
 
         >>> [review.approved for review in db.vcs.reviews()]
         [False]
         """
-        return self._reviews.list(_of(execution_id), limit=limit)
+        return self._newest.list(_of(execution_id), limit=limit)[::-1]
 
     def blocking_reviews(
         self, execution_id: str | None = None, *, limit: int | None = None
     ) -> builtins.list[Review]:
-        """List the reviews that block: blocking, not approved and not resolved.
+        """List the reviews that block: blocking, not approved, not resolved.
 
         >>> db.vcs.blocking_reviews()[0].summary
         'Security issues found'
         """
-        return self._blocking.list(_of(execution_id), limit=limit)
+        return self._newest_blocking.list(_of(execution_id), limit=limit)[::-1]
 
     def observe_reviews(
         self, execution_id: str | None = None

@@ -157,7 +157,7 @@ def test_lists_are_in_the_order_of_the_first_logging(db: SmithersDB) -> None:
     for hash in ("c", "a", "b", "c"):
         db.vcs.log_commit(hash=hash, message="x")
     assert [commit.hash for commit in db.vcs.commits()] == ["c", "a", "b"]
-    assert [commit.hash for commit in db.vcs.commits(limit=2)] == ["c", "a"]
+    assert [commit.hash for commit in db.vcs.commits(limit=2)] == ["a", "b"], "the newest two"
     assert db.vcs.commits(limit=0) == []
 
 
@@ -259,7 +259,7 @@ def test_a_review_blocks_until_it_is_approved_or_resolved(db: SmithersDB) -> Non
     assert blocking_now() == ["blocks", "blocks too"]
     assert db.vcs.blocking_reviews(id) == db.vcs.blocking_reviews()
     assert db.vcs.blocking_reviews("unknown") == []
-    assert [one.review_id for one in db.vcs.blocking_reviews(limit=1)] == ["blocks"]
+    assert [one.review_id for one in db.vcs.blocking_reviews(limit=1)] == ["blocks too"]
     resolved = db.vcs.resolve_review("blocks")
     assert resolved.resolved_at is not None and not resolved.approved
     assert blocking_now() == ["blocks too"]
