@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +223,52 @@ async def test_the_same_awaited(path: Path) -> None:
         assert execution.total_tool_calls == 1
         (transition,) = again.state.history()
         assert (transition.execution_id, transition.agent_id) == (execution_id, None)
+
+
+# -- version control -------------------------------------------------------------------------------
+
+
+def test_a_commit_is_logged(db: SmithersDB) -> None:
+    db.vcs.log_commit(
+        {
+            "hash": "abc123",
+            "message": "feat: Add user auth",
+            "author": "claude",
+            "timestamp": datetime.now(),
+            "files_changed": 3,
+            "insertions": 150,
+            "deletions": 20,
+            "vcs_type": "git",
+        }
+    )
+    (commit,) = db.vcs.commits()
+    assert (commit.message, commit.author, commit.insertions) == (
+        "feat: Add user auth",
+        "claude",
+        150,
+    )
+    age = datetime.now(UTC) - commit.timestamp
+    assert timedelta() <= age < timedelta(minutes=1), "a time without a zone is local time"
+
+
+def test_a_snapshot_of_jj_is_logged(db: SmithersDB) -> None:
+    db.vcs.log_snapshot(
+        snapshot_id="xyz789", description="Before refactoring", timestamp=datetime.now()
+    )
+    (snapshot,) = db.vcs.snapshots()
+    assert (snapshot.snapshot_id, snapshot.description) == ("xyz789", "Before refactoring")
+
+
+def test_a_review_is_logged(db: SmithersDB) -> None:
+    db.vcs.log_review(
+        {
+            "review_id": "r1",
+            "target": "abc123",
+            "approved": False,
+            "summary": "Security issues found",
+            "issues": [{"severity": "high", "file": "auth.ts", "description": "..."}],
+        }
+    )
+    (review,) = db.vcs.reviews()
+    assert not review.approved
+    assert review.issues == [{"severity": "high", "file": "auth.ts", "description": "..."}]
