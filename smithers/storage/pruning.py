@@ -23,6 +23,8 @@ _PAUSE = 0.01
 # written so fast that a workflow at work does not notice.
 _FREE = 0.1
 _FAST = 64 * 2**20
+# Milliseconds that other programs are waited for then: whoever wants to write waits as well.
+_PATIENCE = 200
 
 # An execution that is running, interrupted or owned is none of these, nor one below which
 # something runs.
@@ -257,6 +259,8 @@ class Pruning:
         slow = (pages - free) * size > _FAST
         if free < pages * _FREE or (slow and self._workspace.ownership.live_executions()):
             return
+        (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+        connection.execute(f"PRAGMA busy_timeout = {_PATIENCE}")
         try:
             connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -264,6 +268,8 @@ class Pruning:
             # The free pages stay in the file, for what is written next.
             if not locked_elsewhere(error):
                 raise
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {patience}")
 
     def _size(self) -> int:
         """Tell how many bytes the database takes, its log included."""
