@@ -59,6 +59,8 @@ class TableCapture:
     """The watched columns in the order of an entry's bits, as installed."""
     carries: tuple[str, ...] = ()
     """Lower-case names of the carried columns, in order, as installed."""
+    derived: frozenset[str] = frozenset()
+    """Columns that are not compared, since they follow from others: changed with any."""
     changed: dict[int, frozenset[str] | None] = field(default_factory=dict[int, Any])
     """What the bits of an entry stand for, as installed; see `columns_of`."""
     placed: dict[tuple[str, ...], tuple[int, ...] | None] = field(
@@ -73,7 +75,7 @@ class TableCapture:
             if len(self.changed) >= _KNOWN_BITS:
                 self.changed.clear()
             names = [c for at, c in enumerate(self.compared, start=1) if bits >> at & 1]
-            self.changed[bits] = frozenset(names)
+            self.changed[bits] = self.derived.union(names)
         return self.changed[bits]
 
     def places(self, names: tuple[str, ...]) -> tuple[int, ...] | None:

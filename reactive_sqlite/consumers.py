@@ -119,13 +119,14 @@ class Consumers:
         return int(row[0])
 
     def acknowledge(self, name: str, seq: int) -> None:
-        """Move the cursor on to the number, never back. Raises as `cursor`."""
+        """Move the cursor on to the number, never back; without the lock. Raises as `cursor`."""
         moved = self._connection.execute(
             f"UPDATE main.{CONSUMERS} SET cursor = ? WHERE name = ? AND cursor < ?",
             (seq, name, seq),
         )
         if not moved.rowcount:
-            self.cursor(name)
+            with self._connection.exclusive():
+                self.cursor(name)
 
     def drop(self, name: str) -> bool:
         """Forget the consumer; False when there is none of that name. Inside a transaction."""

@@ -95,8 +95,7 @@ class Feed:
         """
         if not isinstance(change, Change):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a Change is acknowledged, not {change!r}")
-        with self._broker.locked():
-            self._consumers.acknowledge(self.consumer, change.seq)
+        self._consumers.acknowledge(self.consumer, change.seq)
 
     def __iter__(self) -> Iterator[Change]:
         """Yield each change after the last acknowledged one; wait for more; end at close()."""

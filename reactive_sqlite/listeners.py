@@ -95,7 +95,7 @@ class Listeners:
         if _LOG in capture.tables:
             log = capture.tables[_LOG].number
             for entry in entries:
-                if entry[0] == log:
+                if entry[0] == log and entry[1] == INSERTED:
                     self._reader.wrote(entry[3])
             if not any(w.tables is not None and LOG in w.tables for w in self.members):
                 entries = [entry for entry in entries if entry[0] != log]

@@ -83,7 +83,10 @@ class Generation:
         """Return what an entry is made of, as for captured rows."""
         compared = tuple([name.lower() for name in self.columns])
         key = tuple([name.lower() for name in self.key])
-        return TableCapture(self.id, table.id, table, captured=key, compared=compared)
+        derived = frozenset(name.lower() for name in self.derived)
+        return TableCapture(
+            self.id, table.id, table, captured=key, compared=compared, derived=derived
+        )
 
 
 def as_json(value: Any) -> str:

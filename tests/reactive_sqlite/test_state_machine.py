@@ -72,6 +72,8 @@ class Followed:
 class ObservedDatabase(RuleBasedStateMachine):
     """An observed database beside a plain one that is told the same, and a plain second reader."""
 
+    tracked: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
@@ -116,6 +118,8 @@ class ObservedDatabase(RuleBasedStateMachine):
         self.twin.execute("PRAGMA journal_mode = WAL")
         self.db = Database(path, watch=False, on_observer_error=self.observer_failed)
         self.both(lambda db: run_script(db, SETUP))
+        for table in self.tracked:
+            self.db[table].track()
         self.idle = [(self.db.observe(*query), query) for query in QUERIES[:3]]
         for make, _ in sorted(pieces):
             self.define(Write(make, ()), "cursor")
@@ -388,6 +392,12 @@ class ObservedDatabase(RuleBasedStateMachine):
         assert self.inside == self.twin.conn.in_transaction
 
 
+class TrackedDatabase(ObservedDatabase):
+    """The same with a change log: what others write to its tables re-runs only what it can touch."""
+
+    tracked = TABLES
+
+
 def plain(path: Any) -> Any:
     connection = sqlite3.connect(path, isolation_level=None, timeout=0)
     connection.execute("PRAGMA foreign_keys = ON")
@@ -463,3 +473,5 @@ def outcome(call: Callable[..., Any], *args: Any) -> Any:
 
 TestObservedDatabase = ObservedDatabase.TestCase
 TestObservedDatabase.settings = settings(max_examples=EXAMPLES, stateful_step_count=30)
+TestTrackedDatabase = TrackedDatabase.TestCase
+TestTrackedDatabase.settings = settings(max_examples=EXAMPLES, stateful_step_count=30)
