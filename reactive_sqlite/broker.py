@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from reactive_sqlite.capture import Capture
+from reactive_sqlite.capture import Capture, Entry
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.connection import Connection
@@ -17,7 +17,7 @@ from reactive_sqlite.delivery import Deliveries, Home, Parcel
 from reactive_sqlite.dialect import locked_elsewhere, noted, sqlite3
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import NotReady
-from reactive_sqlite.interest import Interests, Sources
+from reactive_sqlite.interest import NOBODY, Interests, Sources
 from reactive_sqlite.listeners import REDEFINED, Listener, Listeners
 from reactive_sqlite.region import Region
 from reactive_sqlite.regions import Regions, no_table
@@ -106,6 +106,7 @@ class Broker:
         self._underived = False  # the schema moved, and its regions are still to be asked for
         self._overdue: Sources = {}  # another process's lock kept them from being run
         self._commits = 0
+        self._spare: Publication | None = None  # an empty one, to be used again
         connection.ledger = self.capture
 
     # -- queries ---------------------------------------------------------------------------------
@@ -350,19 +351,15 @@ class Broker:
             len(entries) <= 1
             and not (capture.dirty or capture.schema or capture.due or capture.unseen)
             and capture.evictions_seen
-            and not (self.released or self.listeners.members or self._interests.everything)
+            and not (self.released or self._interests.everything)
+            and not (self.listeners.members or self.listeners.tails)
             and not (self._later or self._overdue or self._underived)
         ):
-            hit: Sources | None = {}
-            if entries:
-                hit = self._interests.touched_by(entries[0], capture.numbers[entries[0][0]])
-            if hit is not None:
-                if not hit:
-                    capture.clear()
-                if not hit or self._take_over(hit):
-                    self._commits += 1
-                    self.listeners.wake()
-                    return
+            if not entries:
+                capture.clear()
+            if not entries or self._row_committed(entries[0]):
+                self._commits += 1
+                return
         capture.wrote(statement)
         self._committed()
 
@@ -371,12 +368,17 @@ class Broker:
         # would have shown itself as the statement was compiled anew.
         return len(self.live) > 1 and self._versions.data_pending
 
-    def _take_over(self, hit: Sources) -> bool:
-        """Publish what the one query that was hit gives now; False when that has to be fetched."""
+    def _row_committed(self, entry: Entry) -> bool:
+        """Publish what follows from the one row that was written; False when that takes more than
+        what was captured of it."""
         capture = self.capture
-        if len(hit) != 1:
+        table = capture.numbers[entry[0]]
+        source = self._interests.row_hit(entry, table)
+        if source is NOBODY:
+            capture.clear()
+            return True
+        if source is None:
             return False
-        (source,) = hit
         before = source.fetched
         if (
             source.one_row is None
@@ -387,17 +389,21 @@ class Broker:
             or not self.connection.plain_text
         ):
             return False
-        entry = capture.entries[0]
-        rows = source.one_row.rows(entry, capture.numbers[entry[0]])
+        rows = source.one_row.rows(entry, table)
         if rows is None:
             return False
         capture.clear()  # first: what decodes the value may itself ask the database
         if not same_rows(before.rows, rows):
             source.fetched = Fetched(rows, before.columns)
-            publication = Publication()
+            publication, self._spare = self._spare or Publication(), None
             for view in source.audience():
                 view.renew(publication)
-            self.emit(publication)
+            if publication.nodes or publication.bundles:
+                self.emit(publication)
+            else:
+                self.deliveries.extend(publication.parcels)
+                publication.parcels.clear()
+                self._spare = publication
         return True
 
     def _begin_later(self) -> None:

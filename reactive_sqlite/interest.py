@@ -15,6 +15,9 @@ from reactive_sqlite.source import Source
 
 Sources = dict[Source, None]  # a set that keeps the order of subscription
 
+# In the place of a query: there is none that the row is of interest to.
+NOBODY = Source("", (), None, missing_is_empty=False)
+
 
 class TableInterest:
     """The live queries that read one table."""
@@ -157,18 +160,27 @@ class Interests:
                 interest.pinned_hit(entry, capture, hit)
         return hit
 
-    def touched_by(self, entry: Entry, capture: TableCapture) -> Sources | None:
-        """Return the queries that one captured row can have changed; None when nothing observes
-        its table."""
+    def row_hit(self, entry: Entry, capture: TableCapture) -> Source | None:
+        """Return the only query that one captured row can have changed, or `NOBODY`, where its key
+        alone tells; None when it takes `touched` to find out."""
         interest = self.tables.get(capture.id)
-        if interest is None:
+        if interest is None or interest.unpinned or len(interest.pins) != 1:
             return None
-        hit: Sources = {}
-        if interest.unpinned:
-            interest.unpinned_hit(capture.columns_of(entry[2]), hit)
-        if interest.pins:
-            interest.pinned_hit(entry, capture, hit)
-        return hit
+        for names, of_names in interest.pins.items():
+            at = capture.placed.get(names) or capture.places(names)
+            if at is None or len(at) != 1:
+                break
+            value = entry[at[0]]
+            if entry[1] == UPDATED and entry[at[0] + len(capture.captured)] != value:
+                break  # the row came into a key and left another
+            found = of_names.get((value,))
+            if found is None:
+                return NOBODY
+            if isinstance(found, dict):
+                break
+            columns = capture.columns_of(entry[2])
+            return NOBODY if columns is not None and columns.isdisjoint(found.reads) else found
+        return None
 
 
 def _concerned(source: Source, columns: frozenset[str] | None) -> bool:

@@ -281,7 +281,14 @@ class ObservableQuery(Observable[T]):
         fetched = self._source.fetched
         if fetched is None:
             return
-        value, before, told = self._project(fetched), self._value, self._told
+        before, told = self._value, self._told
+        if fetched.error is None:
+            try:
+                value = self._projection.value(fetched)
+            except Exception as error:
+                value = _Raised(error)
+        else:
+            value = _Raised(fetched.error)
         failed = before.__class__ is _Raised
         if value.__class__ is _Raised:
             if value.error is not fetched.error:

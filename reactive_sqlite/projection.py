@@ -65,6 +65,9 @@ class Decoded:
         self._decode = decode
 
     def value(self, fetched: Fetched, /) -> Any:
+        if self._inner is FIRST_VALUE:
+            rows = fetched.rows
+            return self._decode(rows[0][0] if rows else None)
         return self._decode(self._inner.value(fetched))
 
     def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool:

@@ -33,7 +33,7 @@ class Looks:
 # by a whole fsync: one look at the event would miss it.
 DENSE = Looks((0.0, 1e-4, 2e-4, 4e-4, 7e-4, 1e-3, 1.4e-3, 2e-3, 3e-3, 5e-3, 0.01, 0.03, 0.1), 0.005)
 # The same while the events turn out to be those of our own commits.
-SPARSE = Looks((0.002, 0.01, 0.03, 0.1), 0.01)
+SPARSE = Looks((0.01, 0.03, 0.1), 0.01)
 # For a source of events that is itself late: look often, for as long as more may follow.
 HOT = Looks(tuple(ms / 1000 for ms in range(101)), 0.1)
 LUKEWARM = Looks(tuple(ms / 1000 for ms in range(0, 101, 10)), 0.1)
@@ -57,6 +57,10 @@ class Wakeup(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """Block until a file was written (True), until `interrupt`, or for so many seconds."""
+        ...
+
+    def pause(self) -> None:
+        """Spare the writers the cost of being noticed, until the next `wait`."""
         ...
 
     def interrupt(self) -> None:
@@ -90,6 +94,7 @@ class InotifyWakeup:
 
     def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
+        self._events.resume()
         while True:
             # Rounded up: rounded down it would spin through the last millisecond.
             left = max(0.0, deadline - time.monotonic())
@@ -101,6 +106,9 @@ class InotifyWakeup:
                 return False
             if time.monotonic() >= deadline:
                 return False
+
+    def pause(self) -> None:
+        self._events.pause()
 
     def interrupt(self) -> None:
         # Under the lock, lest the descriptor belong to somebody else by now.
@@ -140,6 +148,9 @@ class WatchfilesWakeup:
             if any(os.path.basename(path) in self._names for _, path in next(changes, ())):
                 return True
         return False
+
+    def pause(self) -> None:
+        return  # whoever writes pays nothing for it
 
     def interrupt(self) -> None:
         self._stopped.set()
@@ -181,6 +192,9 @@ class TimerWakeup:
     def wait(self, seconds: float) -> bool:
         self._stopped.wait(seconds)
         return False
+
+    def pause(self) -> None:
+        return  # whoever writes pays nothing for it
 
     def interrupt(self) -> None:
         self._stopped.set()

@@ -126,7 +126,10 @@ class Watcher:
 
     def _follow(self) -> bool:
         """Look while what woke us may still become readable; True when that has to begin anew."""
-        looks = self._wakeup.often if self._fruitless < FRUITLESS else self._wakeup.rarely
+        own = self._fruitless >= FRUITLESS
+        looks = self._wakeup.rarely if own else self._wakeup.often
+        if own:
+            self._wakeup.pause()
         deaf = looks.patience >= looks.moments[-1]
         began = time.monotonic()
         found = False
@@ -134,6 +137,10 @@ class Watcher:
             left = max(0.0, began + moment - time.monotonic())
             if moment <= looks.patience:
                 time.sleep(left)
+                # Listening again before the look, so that nothing falls in between.
+                if own and not deaf and self._wait(0.0):
+                    self._fruitless = 0 if self._look() else FRUITLESS
+                    return True
             elif self._wait(left):
                 self._fruitless = 0 if found else self._fruitless + 1
                 return True

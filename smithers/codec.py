@@ -28,6 +28,7 @@ from smithers.errors import StateTypeError
 
 MAX_DEPTH = 500
 MAX_KEY_LENGTH = 1024
+_LARGEST = 2**63  # as wide as SQLite's; beyond some thousands of digits Python refuses
 _SCALARS = frozenset({str, int, bool, type(None)})
 _PLAIN = _SCALARS | {float, list, tuple, dict}
 _BASES: tuple[type[Any], ...] = (str, int, float, list, tuple, dict)
@@ -55,6 +56,8 @@ def encoded(value: object, *, name: str) -> tuple[str, Any]:
     # Whole types, so that a bool or a member of an enumeration goes the long way.
     if type(value) is str and value.isascii():
         return _encoder.encode(value), value
+    if type(value) is int and -_LARGEST <= value <= _LARGEST:
+        return int.__repr__(value), value
     plainly = _Plain(name)
     try:
         plain = plainly.copy(value, 0)
