@@ -27,9 +27,8 @@ def commits(path: str | None, as_json: bool, limit: int, execution: str | None) 
     """
     with open_for_reading(path) as db:
         whole = None if execution is None else whole_id(db, execution, "execution")[1]
-        every = db.vcs.commits(whole)
-        none_at_all = not every and not db.vcs.commits(limit=1)
-    shown = every[len(every) - min(limit, len(every)) :]
+        shown = db.vcs.commits(whole, limit=limit)
+        none_at_all = not shown and not db.vcs.commits(limit=1)
     if as_json:
         print_json([as_fields(commit) for commit in shown])
     elif not shown:
@@ -66,9 +65,9 @@ def reviews(
     """
     with open_for_reading(path) as db:
         whole = None if execution is None else whole_id(db, execution, "execution")[1]
-        every = db.vcs.blocking_reviews(whole) if blocking else db.vcs.reviews(whole)
-        none_at_all = not every and not db.vcs.reviews(limit=1)
-    shown = every[len(every) - min(limit, len(every)) :]
+        listed = db.vcs.blocking_reviews if blocking else db.vcs.reviews
+        shown = listed(whole, limit=limit)
+        none_at_all = not shown and not db.vcs.reviews(limit=1)
     if as_json:
         print_json([as_fields(review) for review in shown])
     elif not shown:

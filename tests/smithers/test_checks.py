@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from reactive_sqlite import sqlite3 as in_use
 from smithers import Finding, NotADatabase, SmithersDB, create_async_smithers_db, create_smithers_db
 from smithers.storage.checks import MOST_NAMED, can_damage_log
+from tests.smithers.commandline import environment
 
 
 @pytest.fixture
@@ -286,6 +289,43 @@ def test_checking_changes_nothing_and_holds_no_writer_up(
         assert errors(sound) == [], "also in a transaction under way"
     assert sound.state.get("inside") == 1
     assert len(os.listdir(path)) == 3
+
+
+WRITER = """
+import sys
+from smithers import create_smithers_db
+
+with create_smithers_db(sys.argv[1]) as db:
+    print("writing", flush=True)
+    for number in range(100_000):
+        id = db.execution.start("Busy")
+        agent = db.agents.start("prompt")
+        tokens = {"input": 1, "output": 1, "cost_usd": 0.1}
+        db.agents.complete(agent, "done", tokens=tokens)
+        db.state.set(f"key {number % 50}", number)
+        db.memories.add_fact(f"key {number % 50}", f"number {number}")
+        db.execution.complete(id)
+"""
+
+
+def test_a_live_writer_makes_no_false_findings(sound: SmithersDB, path: Path) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        stdout=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    )
+    try:
+        assert writer.stdout is not None and writer.stdout.readline() == "writing\n"
+        with create_smithers_db(path, read_only=True) as reading:
+            for _ in range(15):
+                before = sound.stats()["executions"]
+                assert errors(reading) == errors(sound) == []
+                while sound.stats()["executions"] == before:
+                    assert writer.poll() is None
+    finally:
+        writer.kill()
+        writer.communicate()
 
 
 def _pages(file: Path, table: str) -> tuple[int, int]:
