@@ -17,6 +17,7 @@ SUBJECTS = {
     "columns": "benchmarks.columns",
     "bulk": "benchmarks.bulk",
     "latency": "benchmarks.latency",
+    "workflow": "benchmarks.workflow",
     "async": "benchmarks.asynchronous",
     "imports": "benchmarks.imports",
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from smithers.aio import (
         AsyncAgents,
+        AsyncApprovals,
         AsyncExecutions,
         AsyncMemories,
         AsyncPhases,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     )
     from smithers.db import Memories, SmithersDB, Vcs, create_smithers_db
     from smithers.errors import (
+        AgentFailed,
         CannotLoad,
         CannotOpen,
         DamagedDump,
@@ -41,16 +43,20 @@ if TYPE_CHECKING:
         SchemaTooNew,
         SmithersError,
         StateTypeError,
+        StepFailed,
         TransitionNotFound,
     )
     from smithers.records import (
         Agent,
+        AgentResult,
+        Approval,
         Commit,
         Execution,
         Finding,
         Memory,
         Phase,
         Pruned,
+        RalphResult,
         Review,
         Snapshot,
         StateEntry,
@@ -58,7 +64,9 @@ if TYPE_CHECKING:
         ToolCall,
         Transition,
     )
+    from smithers.runtime.run import Run
     from smithers.storage.agents import Agents
+    from smithers.storage.approvals import Approvals
     from smithers.storage.executions import Executions
     from smithers.storage.keys import StateKey
     from smithers.storage.phases import Phases
@@ -69,8 +77,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "AgentFailed",
+    "AgentResult",
     "Agents",
+    "Approval",
+    "Approvals",
     "AsyncAgents",
+    "AsyncApprovals",
     "AsyncExecutions",
     "AsyncMemories",
     "AsyncPhases",
@@ -101,9 +114,11 @@ __all__ = [
     "Phase",
     "Phases",
     "Pruned",
+    "RalphResult",
     "ReadOnly",
     "RepositoryError",
     "Review",
+    "Run",
     "SchemaTooNew",
     "SmithersDB",
     "SmithersError",
@@ -112,6 +127,7 @@ __all__ = [
     "StateKey",
     "StateTypeError",
     "Step",
+    "StepFailed",
     "Steps",
     "ToolCall",
     "Tools",
@@ -123,6 +139,7 @@ __all__ = [
 ]
 
 _ERRORS = (
+    "AgentFailed",
     "CannotLoad",
     "CannotOpen",
     "DamagedDump",
@@ -140,16 +157,20 @@ _ERRORS = (
     "SchemaTooNew",
     "SmithersError",
     "StateTypeError",
+    "StepFailed",
     "TransitionNotFound",
 )
 _RECORDS = (
     "Agent",
+    "AgentResult",
+    "Approval",
     "Commit",
     "Execution",
     "Finding",
     "Memory",
     "Phase",
     "Pruned",
+    "RalphResult",
     "Review",
     "Snapshot",
     "StateEntry",
@@ -159,6 +180,7 @@ _RECORDS = (
 )
 _FACES = (
     "AsyncAgents",
+    "AsyncApprovals",
     "AsyncExecutions",
     "AsyncMemories",
     "AsyncPhases",
@@ -175,6 +197,7 @@ _HOMES = {
     **dict.fromkeys(_RECORDS, "smithers.records"),
     **dict.fromkeys(_FACES, "smithers.aio"),
     "Agents": "smithers.storage.agents",
+    "Approvals": "smithers.storage.approvals",
     "Executions": "smithers.storage.executions",
     "Memories": "smithers.db",
     "Phases": "smithers.storage.phases",
@@ -183,6 +206,7 @@ _HOMES = {
     "Steps": "smithers.storage.steps",
     "Tools": "smithers.storage.tools",
     "Vcs": "smithers.db",
+    "Run": "smithers.runtime.run",
     "create_smithers_db": "smithers.db",
 }
 

@@ -25,6 +25,7 @@ from smithers.records import Finding, Pruned
 from smithers.schema import SCHEMA_VERSION, migrate, version
 from smithers.shelving import Shelves, Shelving
 from smithers.storage.agents import Agents
+from smithers.storage.approvals import Approvals
 from smithers.storage.checks import Checks
 from smithers.storage.commits import Commits
 from smithers.storage.executions import Executions
@@ -32,6 +33,7 @@ from smithers.storage.history import StateHistory
 from smithers.storage.keys import StateKeys
 from smithers.storage.memories import Remembering
 from smithers.storage.phases import Phases
+from smithers.storage.places import Standings
 from smithers.storage.pruning import Pruning
 from smithers.storage.recollections import Recalling
 from smithers.storage.reports import Parameters, Reports
@@ -94,6 +96,11 @@ class SmithersDB:
 
     Attributes:
         state: key-value state with history, time travel and observation.
+        execution: runs of the workflow; also as `executions`.
+        phases: phases of executions.
+        steps: steps of phases and executions.
+        agents: runs of a model.
+        tools: tool calls of agents.
         database: the reactive `Database` below, for tables of your own in the same file and
             transaction.
         path: the database file, None in memory.
@@ -124,6 +131,8 @@ class SmithersDB:
         self.tools = Tools(shared)
         self._shelves = Shelves(shared, shelving or Shelving())
         self.memories = Memories(shared, self._shelves)
+        self.approvals = Approvals(shared)
+        self.standings = Standings(shared)
         self._workspace = shared
         self._checks = Checks(shared)
         self._reports = Reports(shared)

@@ -294,3 +294,64 @@ class Finding:
     level: str
     message: str
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A gate at which a workflow waits for a person; `status` is pending, approved or denied.
+
+    `occurrence` counts the gates of one key in one place of the script, from 0.
+
+    >>> approval = await run.human("deploy", "Deploy to production?")
+    >>> approval.approved
+    True
+    """
+
+    id: str
+    execution_id: str
+    key: str
+    occurrence: int
+    prompt: str
+    status: str
+    comment: str | None
+    requested_at: datetime
+    decided_at: datetime | None
+
+    @property
+    def approved(self) -> bool:
+        """Whether the answer was yes."""
+        return self.status == "approved"
+
+
+@dataclass(frozen=True, slots=True)
+class RalphResult:
+    """How a loop ended.
+
+    `reason` is one of settled, until, stopped, max_iterations, cancelled.
+
+    >>> await run.ralph(body)
+    RalphResult(iterations=3, reason='settled')
+    """
+
+    iterations: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult:
+    """What an agent has come to.
+
+    `tokens` has the names input, output, cache_read and cache_write; `cost_usd` is in US dollars.
+
+    >>> (await run.claude("Complete the task.")).output
+    'Done.'
+    """
+
+    id: str
+    output: str
+    structured: Any
+    tokens: dict[str, int]
+    cost_usd: float
+    session_id: str | None
+    turns: int
+    duration_ms: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from smithers.aio.agents import AsyncAgents
+from smithers.aio.approvals import AsyncApprovals
 from smithers.aio.database import AsyncSmithersDB, create_async_smithers_db
 from smithers.aio.executions import AsyncExecutions
 from smithers.aio.memories import AsyncMemories
@@ -14,6 +15,7 @@ from smithers.aio.vcs import AsyncVcs
 
 __all__ = [
     "AsyncAgents",
+    "AsyncApprovals",
     "AsyncExecutions",
     "AsyncMemories",
     "AsyncPhases",

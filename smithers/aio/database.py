@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -16,6 +16,7 @@ from reactive_sqlite.errors import DatabaseClosed, NotReady
 from reactive_sqlite.face import AsyncFace, awaited
 from reactive_sqlite.worker import Worker, running_loop
 from smithers.aio.agents import AsyncAgents
+from smithers.aio.approvals import AsyncApprovals
 from smithers.aio.executions import AsyncExecutions
 from smithers.aio.memories import AsyncMemories
 from smithers.aio.phases import AsyncPhases
@@ -25,6 +26,8 @@ from smithers.aio.tools import AsyncTools
 from smithers.aio.twins import twin
 from smithers.aio.vcs import AsyncVcs
 from smithers.db import DEFAULT_PATH, SmithersDB, open_smithers_db
+from smithers.runtime.host import Host
+from smithers.runtime.run import Resume, Run
 from smithers.storage.reports import Parameters
 
 P = ParamSpec("P")
@@ -102,6 +105,11 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
         return self._ready().vcs
 
     @property
+    def approvals(self) -> AsyncApprovals:
+        """Gates at which workflows wait for a person."""
+        return self._ready().approvals
+
+    @property
     def memories(self) -> AsyncMemories:
         """What is worth knowing beyond one run, found again by full text."""
         return self._ready().memories
@@ -123,6 +131,25 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
     dump = awaited(SmithersDB.dump)
     load = awaited(SmithersDB.load)
     prune = awaited(SmithersDB.prune)
+
+    def run(
+        self,
+        name: str,
+        file_path: str | os.PathLike[str] | None = None,
+        *,
+        resume: Resume = True,
+        initial_state: Mapping[str, Any] | None = None,
+    ) -> Run[AsyncSmithersDB]:
+        """Return a run of a workflow script, to be entered.
+
+        It goes on with the newest incomplete execution of that name which nobody runs, else it
+        starts one, with `initial_state` in its first commit. `resume=False` always starts one,
+        `"failed"` also goes on with one that has failed, an id with that execution.
+
+        >>> async with db.run("Feature", __file__, initial_state={"phase": "start"}) as run:
+        ...     await run.step("write tests", write_tests)
+        """
+        return Run(self, self._host, name, file_path, resume=resume, initial_state=initial_state)
 
     @twin(SmithersDB.observe)
     def observe(
@@ -181,6 +208,10 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
         self._ready()
         return await super()._call(method, *args, **kwargs)
 
+    def _host(self) -> Host:
+        self._ready()
+        return Host(self._sync, self._worker)
+
     def _ready(self) -> _Opened:
         if self._opened is None:
             raise NotReady("open the database first: `async with` it, or await it")
@@ -232,6 +263,7 @@ class _Opened:
         self.state = AsyncStateStore(sync.state, worker)
         self.executions = AsyncExecutions(sync.executions, worker)
         self.phases = AsyncPhases(sync.phases, worker)
+        self.approvals = AsyncApprovals(sync.approvals, worker)
         self.steps = AsyncSteps(sync.steps, worker)
         self.agents = AsyncAgents(sync.agents, worker)
         self.tools = AsyncTools(sync.tools, worker)

@@ -17,6 +17,8 @@ class AsyncExecutions(AsyncFace[Executions]):
     """`db.execution` of an asynchronous database. See `Executions`."""
 
     begin = awaited(Executions.begin)
+    take_incomplete = awaited(Executions.take_incomplete)
+    interrupt = awaited(Executions.interrupt)
     complete = awaited(Executions.complete)
     fail = awaited(Executions.fail)
     cancel = awaited(Executions.cancel)

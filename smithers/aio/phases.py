@@ -17,6 +17,7 @@ class AsyncPhases(AsyncFace[Phases]):
     """`db.phases` of an asynchronous database. See `Phases`."""
 
     begin = awaited(Phases.begin)
+    rejoin = awaited(Phases.rejoin)
     leave = awaited(Phases.leave)
     complete = awaited(Phases.complete)
     skip = awaited(Phases.skip)

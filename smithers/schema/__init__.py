@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from smithers.schema.executions import EXECUTIONS
 from smithers.schema.history import HISTORY
 from smithers.schema.memories import MEMORIES, STORE
+from smithers.schema.runtime import RUNTIME
 from smithers.schema.transfer import TRANSFER
 from smithers.schema.vcs import VCS
 
@@ -33,7 +34,7 @@ TABLES = (
 )
 # What is no table for users and still belongs to what the database holds. Leases do not: they say
 # which process of this machine is at work.
-INTERNAL_TABLES = ("_smithers_baseline",)
+INTERNAL_TABLES = ("_smithers_baseline", "_smithers_places", "_smithers_approvals")
 
 # Every step from an empty file to the present schema. One that has been released never changes.
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -42,6 +43,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("0003_vcs", VCS),
     ("0004_memories", MEMORIES),
     ("0005_transfer", TRANSFER),
+    ("0006_runtime", RUNTIME),
 )
 SCHEMA_VERSION = len(STEPS)
 # The same of a file that holds memories alone.

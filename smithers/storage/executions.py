@@ -11,7 +11,7 @@ from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
 from smithers.context import Frame
-from smithers.errors import InvalidStatus, NotFound
+from smithers.errors import ExecutionBusy, InvalidStatus, NotFound
 from smithers.failure import error_text
 from smithers.ids import new_id
 from smithers.ownership import Lease
@@ -48,6 +48,16 @@ _REQUEST = """
     WHERE id = ?
 """
 _RESUME = "UPDATE executions SET status = 'running', owner = ?, error = NULL WHERE id = ?"
+_REVIVE = """
+    UPDATE executions SET status = 'interrupted', completed_at = NULL, duration_ms = NULL
+    WHERE id = ? AND status = 'failed'
+"""
+_INTERRUPT = "UPDATE executions SET status = 'interrupted' WHERE id = ?"
+_RESUMABLE = """
+    SELECT id FROM executions
+    WHERE status IN (?, ?, ?) AND cancel_requested_at IS NULL AND name = ?
+    ORDER BY seq DESC
+"""
 _STATUS = "SELECT status, cancel_requested_at FROM executions WHERE id = ?"
 _INCOMPLETE = """
     SELECT id FROM executions
@@ -233,11 +243,16 @@ class Executions:
         assert found is not None
         return found
 
-    def retake(self, id: str) -> Frame:
-        """Take an execution over as `resume` does, without letting it run in this context."""
+    def retake(self, id: str, *, failed: bool = False) -> Frame:
+        """Take an execution over as `resume` does, without letting it run in this context.
+
+        With `failed` one that has failed is taken up again as well.
+        """
         check_id(id, "execution")
         self._workspace.check_writable(f"resume execution {id!r}")
         with self._database.transaction():
+            if failed:
+                self._database.conn.execute(_REVIVE, (id,))
             status, cancelled = self._check_open(id, "resume")
             if cancelled and not self._ownership.owned_by_others(id):
                 self._write_end(id, "cancelled")
@@ -246,6 +261,38 @@ class Executions:
                 self._database.conn.execute(_RESUME, (str(this_process()), id))
                 return self._workspace.started("execution", id, id)
         raise InvalidStatus("execution", id, f"{status}, and to be cancelled", "resume")
+
+    def take_incomplete(self, name: str, *, failed: bool = False) -> Frame | None:
+        """Take over the newest incomplete execution of a name that is not open anywhere.
+
+        Not even through this handle; None when there is none. With `failed` a failed one counts
+        as incomplete.
+        """
+        check_text(name, "the name of an execution")
+        self._workspace.check_writable(f"resume execution {name!r}")
+        statuses = ("running", "interrupted", "failed" if failed else "interrupted")
+        for (id,) in self._database.conn.execute(_RESUMABLE, (*statuses, name)).fetchall():
+            if self._ownership.owns(id):
+                continue
+            try:
+                return self.retake(id, failed=failed)
+            except (ExecutionBusy, InvalidStatus):
+                continue  # somebody was faster, and runs it or has ended it
+        return None
+
+    def interrupt(self, id: str) -> None:
+        """Leave an execution that this run owns to be resumed later, by anybody.
+
+        >>> db.execution.interrupt(id)
+        """
+        check_id(id, "execution")
+        self._workspace.check_writable(f"interrupt execution {id!r}")
+        with self._database.transaction():
+            self._ownership_before(id, "interrupt")
+            self._database.conn.execute(_INTERRUPT, (id,))
+            self._database.on_rollback(self._ownership.give_back(id))
+            left = self._workspace.context.leave_execution(id)
+            self._database.on_rollback(lambda: self._workspace.context.reenter(left))
 
     def let_go(self) -> None:
         """Give back what this run owns; what was asked to be cancelled is cancelled now."""

@@ -73,6 +73,16 @@ class Phases:
         self._rows.insert(values, above.execution_id)
         return self._workspace.started("phase", id, above.execution_id, id)
 
+    def rejoin(self, id: str) -> Frame | None:
+        """Return what lets an earlier phase run here again, None for one that has failed.
+
+        >>> db.phases.rejoin(id)
+        """
+        phase = self.get(id)
+        if phase is None or phase.status not in ("running", "completed"):
+            return None
+        return self._workspace.started("phase", id, phase.execution_id, id)
+
     @contextmanager
     def open(
         self, name: str, iteration: int = 0, *, execution_id: str | None = None

@@ -40,6 +40,7 @@ from smithers import (
 )
 from smithers.aio import (
     AsyncAgents,
+    AsyncApprovals,
     AsyncExecutions,
     AsyncMemories,
     AsyncPhases,
@@ -49,6 +50,7 @@ from smithers.aio import (
 )
 from smithers.db import Memories, State, Vcs
 from smithers.storage.agents import Agents
+from smithers.storage.approvals import Approvals
 from smithers.storage.executions import Executions
 from smithers.storage.phases import Phases
 from smithers.storage.steps import Steps
@@ -83,10 +85,11 @@ def public(kind: type) -> set[str]:
             {"transaction"},
             {
                 *("transact", "database", "path", "state", "execution", "executions", "phases"),
-                *("steps", "agents", "tools", "vcs", "memories"),
+                *("steps", "agents", "tools", "vcs", "memories", "approvals", "run"),
             },
         ),
         (Executions, AsyncExecutions, set[str](), set[str]()),
+        (Approvals, AsyncApprovals, set[str](), set[str]()),
         (Phases, AsyncPhases, set[str](), set[str]()),
         (Vcs, AsyncVcs, set[str](), set[str]()),
         (Memories, AsyncMemories, set[str](), {"session", "project"}),

@@ -22,7 +22,13 @@ from tests.smithers.schemas.__main__ import make
 # The SQL of all migrations up to a released version of the schema.
 RELEASED = {1: "885f1757375fd0ff2c0a6d03eafedc16ed258dd2208c87939fdf793477f3deb8"}
 # Those of the version in the making: they may still change.
-UNRELEASED = ("0002_executions", "0003_vcs", "0004_memories", "0005_transfer")
+UNRELEASED = (
+    "0002_executions",
+    "0003_vcs",
+    "0004_memories",
+    "0005_transfer",
+    "0006_runtime",
+)
 
 STATEMENTS = [
     (step, place)

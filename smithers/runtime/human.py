@@ -1,0 +1,48 @@
+"""Gates of a script: it waits there until a person has answered, in whatever process."""
+
+from __future__ import annotations
+
+import asyncio
+
+from smithers.codec import check_text
+from smithers.db import SmithersDB
+from smithers.errors import NotFound
+from smithers.records import Approval
+from smithers.runtime.place import Element
+from smithers.runtime.script import Script
+from smithers.storage.places import Standing
+
+
+async def human(
+    script: Script,
+    key: str,
+    prompt: str,
+    *,
+    timeout: float | None,  # noqa: ASYNC109  (the contract's; it goes to asyncio.timeout)
+) -> Approval:
+    """Ask, or ask nothing again that was asked here before, and wait for the answer."""
+    check_text(key, "the key of a gate")
+    check_text(prompt, "the prompt of a gate", empty=True)
+    if timeout is not None and not timeout >= 0:
+        raise ValueError(f"timeout is a number of seconds from 0 up, or None, not {timeout!r}")
+    place = script.places.next("gate", key)
+    standing = script.standing(place)
+    if standing is None or standing.row_id is None:
+        last: Element = place.path[-1]
+
+        def ask(db: SmithersDB) -> Standing:
+            id = db.approvals.request(script.id, key, prompt, occurrence=int(last[2]))
+            asked = Standing("gate", id)
+            db.standings.put(script.id, str(place), asked)
+            return asked
+
+        standing = await script.host.transact(ask)
+        script.note(place, standing)
+    id = standing.row_id
+    assert id is not None
+    gate = script.host.observe(lambda db: db.approvals.observe_one(id))
+    async with asyncio.timeout(timeout):
+        found = await gate.first(lambda approval: approval is None or approval.status != "pending")
+    if found is None:
+        raise NotFound("gate", id)
+    return found

@@ -1,0 +1,275 @@
+"""A run of a workflow script: takes its execution, records what it does, and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar
+
+from smithers.codec import check_text
+from smithers.context import Frame
+from smithers.db import SmithersDB
+from smithers.errors import OwnershipLost
+from smithers.records import Approval, Execution, RalphResult
+from smithers.runtime.host import Host
+from smithers.runtime.human import human
+from smithers.runtime.parallel import parallel
+from smithers.runtime.ralph import Body, ralph
+from smithers.runtime.script import Script
+from smithers.runtime.steps import phase, step
+from smithers.storage.places import Standing
+
+D = TypeVar("D")
+_CUT_OFF = "cut off: the run that began it has ended"
+_INITIAL = "initial_state"
+Resume = bool | Literal["failed"] | str
+
+
+class Run(Generic[D]):
+    """One run of a workflow, to be entered: `async with db.run("Feature") as run`.
+
+    Leaving it completes the execution, an exception fails it, the cancellation of its task, SIGINT
+    and SIGTERM leave it `interrupted`, to be resumed by the next run of its name. When somebody
+    cancels the execution, the task that entered the run is cancelled.
+
+    Attributes:
+        db: the database.
+    """
+
+    def __init__(
+        self,
+        db: D,
+        host: Callable[[], Host],
+        name: str,
+        file_path: str | os.PathLike[str] | None = None,
+        *,
+        resume: Resume = True,
+        initial_state: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_text(name, "the name of a run")
+        self.db = db
+        self._host_of = host
+        self._name = name
+        self._file_path = file_path
+        self._resume = resume
+        self._initial = initial_state
+        self._script: Script | None = None
+        self._resumed = False
+        self._frame: Frame | None = None
+        self._watch: Watch | None = None
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Run[D]:
+        host = self._host_of()
+        frame, self._resumed, standings = await host.call(self._take)
+        frame.enter()
+        self._frame = frame
+        self._script = Script(host, frame.id, standings)
+        self._watch = Watch(host, frame.id)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        watch, frame = self._watch, self._frame
+        assert watch is not None and frame is not None
+        watch.close()
+        try:
+            await self._entered.host.call(lambda db: _end(db, frame.id, error, watch.cancelled))
+        except OwnershipLost as lost:
+            if error is None:
+                raise
+            error.add_note(str(lost))
+        except Exception as further:
+            if error is None:
+                raise
+            error.add_note(f"its end was not recorded: {type(further).__name__}: {further}")
+        finally:
+            frame.context.leave(frame.id)
+        if watch.terminated and isinstance(error, asyncio.CancelledError):
+            raise SystemExit(128 + signal.SIGTERM) from error
+
+    @property
+    def id(self) -> str:
+        """The id of the execution."""
+        return self._entered.id
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier run is gone on with."""
+        return self._resumed
+
+    # -- what a script does ----------------------------------------------------------------------
+
+    def phase(self, name: str) -> AbstractAsyncContextManager[str]:
+        """Run a block as a phase, recorded with its iteration of the loop around it.
+
+        >>> async with run.phase("implement"):
+        ...     await run.step("write", write)
+        """
+        return phase(self._entered, name)
+
+    async def step(
+        self, name: str, fn: Callable[..., Any], *args: Any, key: str | None = None, **kwargs: Any
+    ) -> Any:
+        """Call `fn(*args, **kwargs)` once, also if the run is resumed; return its result.
+
+        The result, any JSON, is recorded with the end of the step in one commit; what comes back
+        is what JSON makes of it, so it is the same in a resumed run. `fn` may be async. A step
+        that was cut off runs again. `key` tells steps of one name apart; without it they are told
+        apart by their order. Raises StepFailed from what `fn` raises.
+
+        >>> await run.step("install", install, "requests")
+        {'installed': 'requests'}
+        """
+        return await step(self._entered, name, lambda: fn(*args, **kwargs), key=key)
+
+    async def ralph(
+        self,
+        body: Body,
+        *,
+        max_iterations: int = 10,
+        until: Callable[[], Any] | None = None,
+        wait: bool | float = False,
+    ) -> RalphResult:
+        """Run `body`, and again while a signal that it read has changed since it read it.
+
+        It ends when an iteration leaves all of them unchanged (settled), `until()` is true after
+        an iteration (until), `stop` was called (stopped), or after `max_iterations`. With `wait`
+        it waits for a change instead of settling, for so many seconds or, with True, for ever;
+        changes of other processes count. Iterations are counted in the database: a resumed run
+        goes on with the one that was cut off, and a loop that has ended returns its result.
+
+        >>> await run.ralph(body, max_iterations=5)
+        RalphResult(iterations=2, reason='settled')
+        """
+        return await ralph(
+            self._entered, body, max_iterations=max_iterations, until=until, wait=wait
+        )
+
+    async def parallel(self, *awaitables: Awaitable[Any]) -> list[Any]:
+        """Await coroutines at once; return their results in the order of the arguments.
+
+        All are awaited to their end; their errors are raised together, as an ExceptionGroup.
+
+        >>> await run.parallel(review("security"), review("style"))
+        ['fine', 'fine']
+        """
+        return await parallel(self._entered, awaitables)
+
+    async def human(
+        self,
+        key: str,
+        prompt: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  (the contract's)
+    ) -> Approval:
+        """Wait until a person has answered, by `smithers db approve KEY` or `deny KEY`.
+
+        The question stands for this execution and this place: an old answer passes no new gate,
+        and a resumed run does not ask again. Raises TimeoutError after `timeout` seconds; the
+        question stays.
+
+        >>> (await run.human("deploy", "Deploy to production?")).approved
+        True
+        """
+        return await human(self._entered, key, prompt, timeout=timeout)
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Have the loop under way end after this iteration.
+
+        >>> run.stop("the budget is spent")
+        """
+        check_text(reason, "the reason of a stop")
+        self._entered.stop(reason)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    @property
+    def _entered(self) -> Script:
+        if self._script is None:
+            raise RuntimeError("enter the run first: `async with db.run(name) as run`")
+        return self._script
+
+    def _take(self, db: SmithersDB) -> tuple[Frame, bool, dict[str, Standing]]:
+        """Resume the execution that is to be, else start one; on the worker."""
+        frame: Frame | None = None
+        if isinstance(self._resume, str) and self._resume != "failed":
+            frame = db.executions.retake(self._resume, failed=True)
+        elif self._resume:
+            frame = db.executions.take_incomplete(self._name, failed=self._resume == "failed")
+        if frame is not None:
+            db.standings.cut_off(frame.id, _CUT_OFF)
+            return frame, True, db.standings.all(frame.id)
+        with db.transaction():
+            frame = db.executions.begin(self._name, self._file_path)
+            if self._initial:
+                frame.enter()  # in this call only: the worker has a copy of the context
+                db.state.set_many(self._initial, _INITIAL)
+        return frame, False, {}
+
+
+class Watch:
+    """Cancels the task of a run when the execution is to be cancelled, or the process to end."""
+
+    def __init__(self, host: Host, id: str) -> None:
+        self.cancelled = False
+        self.terminated = False
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        query = host.observe(lambda db: db.executions.observe(id))
+        self._subscription = query.subscribe(self._look)
+        self._handles_term = self._take_term()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._subscription.dispose()
+        if self._handles_term:
+            self._loop.remove_signal_handler(signal.SIGTERM)
+
+    def _look(self, execution: Execution | None) -> None:
+        if execution is None or execution.cancel_requested_at is None or self.cancelled:
+            return
+        self.cancelled = True
+        if self._task is not None:
+            self._task.cancel(f"execution {execution.id!r} is to be cancelled")
+
+    def _take_term(self) -> bool:
+        # A program that has said what SIGTERM means to it is left alone.
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return False
+        try:
+            self._loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        except NotImplementedError:
+            return False  # a loop of Windows has none
+        return True
+
+    def _terminate(self) -> None:
+        self.terminated = True
+        if self._task is not None:
+            self._task.cancel("SIGTERM")
+
+
+def _end(db: SmithersDB, id: str, error: BaseException | None, cancelled: bool) -> None:
+    """Record how a run has ended; on the worker."""
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        db.executions.complete(id)
+    elif isinstance(error, asyncio.CancelledError) and cancelled:
+        db.executions.cancel(id)
+    elif isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
+        with db.transaction():
+            db.standings.cut_off(id, "cut off: the run was interrupted")
+            db.executions.interrupt(id)
+    else:
+        db.executions.fail(id, error)

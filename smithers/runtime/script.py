@@ -1,0 +1,59 @@
+"""What one run of a script knows of itself: its execution, and what stands in its places."""
+
+from __future__ import annotations
+
+import asyncio
+
+from smithers.runtime.host import Host
+from smithers.runtime.place import Place, Places
+from smithers.storage.places import Standing
+
+
+class Script:
+    """The script that runs in an execution.
+
+    Attributes:
+        host: its database.
+        id: the id of the execution.
+        places: where its tasks stand.
+    """
+
+    def __init__(self, host: Host, id: str, standings: dict[str, Standing]) -> None:
+        self.host = host
+        self.id = id
+        self.places = Places()
+        self._standings = standings
+        self._stopping: str | None = None
+        self._stop = asyncio.Event()
+
+    @property
+    def stopping(self) -> str | None:
+        """Why the loop under way is to end, None while it is not."""
+        return self._stopping
+
+    def stop(self, reason: str) -> None:
+        """Have the loop under way end after this iteration."""
+        self._stopping = reason
+        self._stop.set()
+
+    def stopped(self) -> None:
+        """Take note that the loop has ended."""
+        self._stopping = None
+        self._stop.clear()
+
+    async def wait_stopping(self) -> None:
+        """Wait until the loop under way is to end."""
+        await self._stop.wait()
+
+    def standing(self, place: Place) -> Standing | None:
+        """Return what an earlier run, or this one, has left in a place."""
+        return self._standings.get(str(place))
+
+    def note(self, place: Place, standing: Standing) -> None:
+        """Remember what now stands in a place, once it is written."""
+        self._standings[str(place)] = standing
+
+    async def put(self, place: Place, standing: Standing) -> None:
+        """Write what now stands in a place."""
+        await self.host.call(lambda db: db.standings.put(self.id, str(place), standing))
+        self.note(place, standing)

@@ -1,0 +1,179 @@
+"""One run of a coroutine: what it reads is followed, and what that means is left to others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from reactive_sqlite import batch, create_effect, create_memo, create_signal, on_cleanup
+from reactive_sqlite.signals.watched import WatchedRun
+
+
+async def test_it_tells_whether_what_it_read_has_changed_since() -> None:
+    count, set_count = create_signal(1)
+    other, set_other = create_signal(1)
+    unread, set_unread = create_signal(1)
+
+    async def body() -> int:
+        first = count()
+        await asyncio.sleep(0)
+        return first + other()
+
+    run = WatchedRun(body)
+    assert await run.result() == 2
+    set_unread(2)
+    assert unread() == 2
+    assert not run.changed()
+    set_other(5)
+    assert run.changed()
+    run.dispose()
+    set_count(3)
+
+
+async def test_an_equal_memo_is_no_change_and_a_batch_that_ends_as_it_began_neither() -> None:
+    count, set_count = create_signal(1)
+    odd = create_memo(lambda: count() % 2 == 1)
+
+    async def body() -> None:
+        odd()
+
+    run = WatchedRun(body)
+    await run.result()
+    set_count(3)
+    with batch():
+        set_count(4)
+        set_count(5)
+    assert not run.changed()
+    set_count(6)
+    assert run.changed()
+    run.dispose()
+
+
+async def test_it_is_neither_cancelled_nor_run_again_by_changes() -> None:
+    count, set_count = create_signal(1)
+    runs: list[int] = []
+
+    async def body() -> None:
+        runs.append(count())
+        set_count(2)
+        await asyncio.sleep(0.001)
+        runs.append(count())
+
+    run = WatchedRun(body)
+    await asyncio.sleep(0)
+    set_count(3)
+    await run.result()
+    await asyncio.sleep(0)
+    assert runs == [1, 3]
+    assert run.changed(), "what it read first was not the last value"
+    run.dispose()
+
+
+async def test_its_own_write_of_what_it_read_is_a_change() -> None:
+    count, set_count = create_signal(1)
+
+    async def body() -> None:
+        set_count(count() + 1)
+
+    run = WatchedRun(body)
+    await run.result()
+    assert run.changed()
+    run.dispose()
+
+
+async def test_a_change_of_another_thread_is_waited_for() -> None:
+    count, set_count = create_signal(1)
+
+    async def body() -> None:
+        count()
+
+    run = WatchedRun(body)
+    await run.result()
+    waiting = asyncio.create_task(run.wait_changed())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    thread = threading.Thread(target=lambda: set_count(2))
+    thread.start()
+    await asyncio.wait_for(waiting, 10)
+    thread.join()
+    run.dispose()
+
+
+async def test_a_change_before_the_waiting_ends_it_at_once() -> None:
+    count, set_count = create_signal(1)
+
+    async def body() -> None:
+        count()
+
+    run = WatchedRun(body)
+    await run.result()
+    set_count(2)
+    await asyncio.wait_for(run.wait_changed(), 10)
+    run.dispose()
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+async def test_what_leaves_the_body_is_raised_to_whoever_waits(
+    error: type[BaseException],
+) -> None:
+    async def body() -> None:
+        await asyncio.sleep(0)
+        raise error("left")
+
+    run = WatchedRun(body)
+    with pytest.raises(error, match="left"):
+        await run.result()
+    run.dispose()
+
+
+async def test_cancelling_the_waiting_cancels_the_body() -> None:
+    ended: list[str] = []
+
+    async def body() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cleaned up")
+
+    run = WatchedRun(body)
+    waiting = asyncio.create_task(run.result())
+    await asyncio.sleep(0.001)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ended == ["cleaned up"]
+    run.dispose()
+
+
+async def test_what_it_made_lives_until_it_is_disposed() -> None:
+    count, set_count = create_signal(1)
+    seen: list[int] = []
+
+    async def body() -> None:
+        create_effect(lambda: seen.append(count()))
+        on_cleanup(lambda: seen.append(-1))
+
+    run = WatchedRun(body)
+    await run.result()
+    set_count(2)
+    run.dispose()
+    set_count(3)
+    assert seen == [1, 2, -1]
+
+
+async def test_disposed_while_it_runs_it_is_cancelled_and_cleaned_up() -> None:
+    cleaned: list[bool] = []
+
+    async def body() -> None:
+        on_cleanup(lambda: cleaned.append(True))
+        await asyncio.Event().wait()
+
+    run = WatchedRun(body)
+    await asyncio.sleep(0.001)
+    run.dispose()
+    with pytest.raises(asyncio.CancelledError):
+        await run.result()
+    await asyncio.sleep(0)
+    assert cleaned == [True]

@@ -1,0 +1,234 @@
+"""Runs: taken, resumed, ended; interrupted and cancelled from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smithers import (
+    AsyncSmithersDB,
+    Execution,
+    ExecutionBusy,
+    InvalidStatus,
+    NotFound,
+    create_async_smithers_db,
+    create_smithers_db,
+)
+
+WAITS = """
+import asyncio, sys
+from smithers import create_async_smithers_db
+async def main():
+    async with create_async_smithers_db(sys.argv[1]) as db, db.run("w") as run:
+        async with run.phase("p"):
+            await db.agents.start("wait")
+            print("waiting", flush=True)
+            await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+async def the_only(db: AsyncSmithersDB) -> Execution:
+    (execution,) = await db.execution.list()
+    return execution
+
+
+async def test_a_run_is_an_execution_with_its_state_in_the_first_commit(
+    db: AsyncSmithersDB,
+) -> None:
+    async with db.run("w", __file__, initial_state={"phase": "start", "n": 0}) as run:
+        assert not run.resumed and run.db is db
+        assert await db.state.get_all() == {"n": 0, "phase": "start"}
+        now = await the_only(db)
+        assert (now.id, now.name, now.file_path, now.status) == (run.id, "w", __file__, "running")
+        assert now.is_live
+        assert (await db.state.set("n", 1)).execution_id == run.id
+    first = (await db.state.history())[0]
+    assert (first.commit, first.trigger, first.execution_id) == (1, "initial_state", run.id)
+    assert (await the_only(db)).status == "completed"
+    assert (await db.state.set("n", 2)).execution_id is None
+
+
+async def test_an_exception_fails_it(db: AsyncSmithersDB) -> None:
+    with pytest.raises(ValueError, match="broken"):
+        async with db.run("w"):
+            await db.agents.start("left open")
+            raise ValueError("broken")
+    execution = await the_only(db)
+    assert execution.status == "failed" and (execution.error or "").startswith("ValueError: broken")
+    assert [agent.status for agent in await db.agents.list()] == ["cancelled"]
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, "completed"), (None, "completed"), (3, "failed")])
+async def test_exit_completes_or_fails_it(
+    db: AsyncSmithersDB, code: int | None, status: str
+) -> None:
+    with pytest.raises(SystemExit):
+        async with db.run("w"):
+            sys.exit(code)
+    assert (await the_only(db)).status == status
+
+
+async def test_cancelling_its_task_leaves_it_interrupted_and_resumable(
+    db: AsyncSmithersDB,
+) -> None:
+    ready = asyncio.Event()
+
+    async def script() -> None:
+        async with db.run("w"), db.agents.open("wait"):
+            ready.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(script())
+    await ready.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    left = await the_only(db)
+    assert (left.status, left.is_live) == ("interrupted", False)
+    async with db.run("w") as run:
+        assert run.resumed and run.id == left.id
+    assert (await the_only(db)).status == "completed"
+    assert [agent.status for agent in await db.agents.list()] == ["cancelled"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -2), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_it_interrupted(path: Path, number: signal.Signals, code: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", WAITS, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(number)
+        assert process.wait(timeout=20) in (code, 128 + number, -number)
+    with create_smithers_db(path, watch=False) as db:
+        (execution,) = db.execution.list()
+        assert (execution.status, execution.is_live) == ("interrupted", False)
+        assert [agent.status for agent in db.agents.list()] == ["cancelled"]
+
+
+def test_a_killed_run_is_resumed_and_what_it_left_open_is_ended(path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "waiting\n"
+        process.kill()
+        process.wait(timeout=20)
+
+    async def script() -> None:
+        async with create_async_smithers_db(path) as db:
+            async with db.run("w") as run:
+                assert run.resumed
+                agents = await db.agents.list()
+                assert [a.status for a in agents] == ["cancelled"], "it was cut off"
+                async with run.phase("p"):
+                    pass
+            (phase,) = await db.phases.list()
+            assert phase.status == "completed", "the phase that was cut off was entered again"
+            assert (await the_only(db)).status == "completed"
+
+    asyncio.run(script())
+
+
+def test_a_cancellation_from_another_process_stops_it(path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "waiting\n"
+        with create_smithers_db(path, watch=False) as db:
+            (execution,) = db.execution.list()
+            db.execution.cancel(execution.id, "no longer wanted")
+            assert process.wait(timeout=20) != 0
+            found = db.execution.get(execution.id)
+            assert found is not None
+            assert (found.status, found.cancel_reason) == ("cancelled", "no longer wanted")
+            assert db.execution.find_incomplete() is None
+            assert [phase.status for phase in db.phases.list()] != ["running"]
+
+
+async def test_a_run_that_is_open_is_not_resumed_by_another(
+    db: AsyncSmithersDB, path: Path
+) -> None:
+    async with db.run("w") as run:
+        async with db.run("w") as other:
+            assert not other.resumed and other.id != run.id
+        async with create_async_smithers_db(path) as second, second.run("w") as third:
+            assert not third.resumed and third.id != run.id
+
+
+async def test_which_execution_is_resumed_can_be_said(db: AsyncSmithersDB) -> None:
+    async def leave(error: BaseException) -> str:
+        run = db.run("w", resume=False)
+        with pytest.raises(type(error)):
+            async with run:
+                raise error
+        return run.id
+
+    failed = await leave(ValueError())
+    interrupted = await leave(KeyboardInterrupt())
+    async with db.run("w", resume=False) as run:
+        assert not run.resumed
+    async with db.run("w") as run:
+        assert run.id == interrupted
+    async with db.run("w") as run:
+        assert not run.resumed, "a failed one is over"
+    async with db.run("w", resume="failed") as run:
+        assert run.id == failed
+    again = await leave(ValueError())
+    async with db.run("w", resume=again) as run:
+        assert run.resumed and run.id == again
+    with pytest.raises(InvalidStatus):
+        async with db.run("w", resume=again):
+            pass
+    with pytest.raises(NotFound):
+        async with db.run("w", resume="nowhere"):
+            pass
+
+
+async def test_one_open_elsewhere_cannot_be_named(db: AsyncSmithersDB, path: Path) -> None:
+    async with db.run("w") as run, create_async_smithers_db(path) as second:
+        with pytest.raises(ExecutionBusy):
+            async with second.run("w", resume=run.id):
+                pass
+
+
+@pytest.mark.parametrize("name", ["", 3, "a\0b", None])
+async def test_a_bad_name_is_refused_at_once(db: AsyncSmithersDB, name: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="the name of a run"):
+        db.run(name)
+
+
+async def test_a_state_that_is_not_json_starts_nothing(db: AsyncSmithersDB) -> None:
+    with pytest.raises(TypeError, match="state 'a'"):
+        async with db.run("w", initial_state={"a": object()}):
+            pass
+    assert await db.execution.list() == []
+    assert await db.execution.current() is None
+    assert (await db.state.set("a", 1)).execution_id is None
+
+
+def test_sigterm_is_handled_as_before_when_the_run_is_over(path: Path) -> None:
+    async def script() -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        async with create_async_smithers_db(path) as db, db.run("w"):
+            pass
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    asyncio.run(script())
