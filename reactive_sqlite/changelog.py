@@ -43,17 +43,17 @@ NEEDED = f"""EXISTS (
 # No AUTOINCREMENT: it would write one more page at each commit. That no number is given twice is
 # held by never deleting the newest entry.
 _SCHEMA = (
-    f"CREATE TABLE IF NOT EXISTS main.{LOG}"
+    f"CREATE TABLE main.{LOG}"
     " (seq INTEGER PRIMARY KEY, tbl, op, changed, at, key1, old1)",
-    f"CREATE TABLE IF NOT EXISTS main.{TRACKED} (id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    f"CREATE TABLE main.{TRACKED} (id INTEGER PRIMARY KEY AUTOINCREMENT,"
     " name TEXT NOT NULL, listed TEXT NOT NULL, shape TEXT NOT NULL, current INTEGER NOT NULL)",
-    f"CREATE TABLE IF NOT EXISTS main.{CONSUMERS}"
+    f"CREATE TABLE main.{CONSUMERS}"
     " (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL, tables TEXT)",
-    f"CREATE TRIGGER IF NOT EXISTS main.{PREFIX}keep BEFORE DELETE ON {LOG}"
+    f"CREATE TRIGGER main.{PREFIX}keep BEFORE DELETE ON {LOG}"
     f" WHEN OLD.seq = (SELECT max(seq) FROM {LOG}) BEGIN SELECT RAISE(IGNORE); END",
     # In the schema, since the writers may all be programs without anything of ours. Each entry is
     # looked at when it leaves the newest, and once more when the last consumer has passed it.
-    f"CREATE TRIGGER IF NOT EXISTS main.{PREFIX}trim AFTER INSERT ON {LOG}"
+    f"CREATE TRIGGER main.{PREFIX}trim AFTER INSERT ON {LOG}"
     f" WHEN NEW.seq % {PORTION} = 0 BEGIN"
     f" DELETE FROM {LOG} WHERE seq <= min(NEW.seq - {KEPT},"
     f" coalesce((SELECT min(cursor) FROM {CONSUMERS}), NEW.seq));"
@@ -86,10 +86,16 @@ class ChangeLog:
         sql = "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = ?"
         return bool(self._fetch(sql, (TRACKED,)))
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, whose entries may yet be undone."""
+        return self._connection.busy
+
     def create(self, run: Run) -> None:
-        """Make what is missing of the log's own tables."""
-        for sql in _SCHEMA:
-            run(sql)
+        """Make the log's own tables where there are none yet."""
+        if not self.exists:
+            for sql in _SCHEMA:
+                run(sql)
 
     def track(self, catalog: Catalog, name: str) -> bool:
         """Log the changes of the table from now on; False when that is so already.

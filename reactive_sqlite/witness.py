@@ -71,7 +71,8 @@ class LogReader:
     def tell_apart(self) -> None:
         """From now on, each entry of this connection is given to `wrote`."""
         self._telling = True
-        self._told_from = self.newest()
+        # In a transaction the newest entry may yet be rolled back.
+        self._told_from = None if self._log.in_transaction else self.newest()
         self._own.clear()
 
     def wrote(self, seq: int) -> None:
@@ -107,7 +108,9 @@ class LogReader:
         known = self._known
         if known is None or known.catalog is not catalog:
             known = self._known = _Known(self._log, catalog)
-        return known.written(rows, own if told_from is not None and told_from <= seen else None)
+        if told_from is None:
+            return known.written(rows, None)
+        return known.written(rows, own.union(range(seen + 1, told_from + 1)))
 
 
 class _Known:
