@@ -46,7 +46,12 @@ OPEN = ("running", "interrupted")
 @path_option
 @json_option
 @limit_option(20, "Show the newest N executions.")
-@click.option("--status", type=click.Choice(EXECUTION_STATUSES), help="Only those.")
+@click.option(
+    "--status",
+    type=click.Choice(EXECUTION_STATUSES),
+    metavar="STATUS",
+    help=f"Only those that are {', '.join(EXECUTION_STATUSES[:-1])} or {EXECUTION_STATUSES[-1]}.",
+)
 def executions(path: str | None, as_json: bool, limit: int, status: str | None) -> None:
     """List the runs of the workflow, newest first.
 

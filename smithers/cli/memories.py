@@ -15,8 +15,18 @@ from smithers.schema.memories import CATEGORIES, SCOPES
 @path_option
 @json_option
 @limit_option(20, "Show the first N memories.")
-@click.option("--category", type=click.Choice(CATEGORIES), help="Only those.")
-@click.option("--scope", type=click.Choice(SCOPES), help="Only those.")
+@click.option(
+    "--category",
+    type=click.Choice(CATEGORIES),
+    metavar="CATEGORY",
+    help=f"Only those of {', '.join(CATEGORIES[:-1])} or {CATEGORIES[-1]}.",
+)
+@click.option(
+    "--scope",
+    type=click.Choice(SCOPES),
+    metavar="SCOPE",
+    help=f"Only those of {', '.join(SCOPES[:-1])} or {SCOPES[-1]}.",
+)
 @click.option("--session", metavar="ID", help="See the memories of that session, too.")
 @click.option("--project", metavar="NAME", help="See those of another project than this one.")
 @click.argument("query", nargs=-1)
