@@ -11,6 +11,7 @@ MAX_WORDS = 100
 MAX_LETTERS = 100
 # An index by pieces of three characters finds no less.
 PIECE = 3
+_NO_LETTER = "[^a-z0-9]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,21 @@ class Search:
         return " ".join(f'"{word}"' for word in self.words if len(word) >= PIECE)
 
     @property
-    def too_short(self) -> list[str]:
-        """The words that an index of pieces cannot find."""
-        return [word for word in self.words if len(word) < PIECE]
+    def at_starts(self) -> list[str]:
+        """What GLOB is to find in a text in lower case, between spaces: the words of plain letters.
+
+        They begin words there, also right after a character of another script.
+        """
+        return [
+            f"*{_NO_LETTER}{word.lower()}{'' if len(word) > 1 else _NO_LETTER}*"
+            for word in self.words
+            if word.isascii()
+        ]
+
+    @property
+    def anywhere(self) -> list[str]:
+        """What LIKE is to find: other words, at any place, that an index of pieces cannot find."""
+        return [f"%{word}%" for word in self.words if not word.isascii() and len(word) < PIECE]
 
 
 def read_search(text: str) -> Search:

@@ -9,7 +9,6 @@ change of a memory in the file, or at the end.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -52,19 +51,14 @@ _BY_WORDS = f"""
     SELECT rowid AS found, bm25({WORDS}, {_WEIGHTS}) AS score
     FROM {WORDS} WHERE {WORDS} MATCH :words
 """
-_SHORT_TOO = """NOT EXISTS (
-    SELECT 1 FROM json_each(:short) AS word
-    WHERE key NOT LIKE '%' || word.value || '%' AND content NOT LIKE '%' || word.value || '%'
-)"""
 _BY_PIECES = f"""
     SELECT rowid, bm25({PIECES}, {_WEIGHTS}) FROM {PIECES}
-    WHERE {PIECES} MATCH :pieces AND {_SHORT_TOO}
+    WHERE {PIECES} MATCH :pieces AND {{all_there}}
 """
 # With nothing that the index could find all its texts are looked through.
-_BY_LOOKING = f"""
-    SELECT rowid, -(SELECT count(*) FROM json_each(:short) AS word WHERE instr(key, word.value))
-    FROM {PIECES} WHERE {_SHORT_TOO}
-"""
+_BY_LOOKING = f"SELECT rowid, -({{in_key}}) FROM {PIECES} WHERE {{all_there}}"
+_AT_START = "' ' || lower({column}) || ' ' GLOB :{name}"
+_ANYWHERE = "{column} LIKE :{name}"
 _SEARCH = f"""
     WITH found AS MATERIALIZED ({_BY_WORDS} UNION ALL {{others}}),
     best AS MATERIALIZED (
@@ -238,16 +232,25 @@ def listing(narrowed: Values, limit: int) -> tuple[str, Values]:
 
 def searching(search: Search, narrowed: Values, limit: int) -> tuple[str, Values]:
     """Give the query of the memories in which all words occur, best first."""
+    tests = [
+        *((_AT_START, pattern) for pattern in search.at_starts),
+        *((_ANYWHERE, pattern) for pattern in search.anywhere),
+    ]
+    in_key, there = ["0"], ["true"]
     # Nothing but nothing is found by two quotes.
     values = {
         "words": search.by_words or '""',
         "pieces": search.by_pieces or '""',
-        "short": json.dumps(search.too_short),
         "limit": limit,
         **narrowed,
     }
-    looking = search.words and not search.by_pieces
-    others = _BY_LOOKING if looking else _BY_PIECES
+    for place, (test, pattern) in enumerate(tests):
+        name = f"pattern{place}"
+        values[name] = pattern
+        in_key.append(f"({test.format(column='key', name=name)})")
+        there.append(f"({in_key[-1]} OR {test.format(column='content', name=name)})")
+    others = _BY_LOOKING if search.words and not search.by_pieces else _BY_PIECES
+    others = others.format(in_key=" + ".join(in_key), all_there=" AND ".join(there))
     return _SEARCH.format(others=others, narrowed=_narrowing(narrowed)), values
 
 

@@ -129,6 +129,11 @@ class Shelves:
 
     @contextmanager
     def _with_the_rest(self, database: Database) -> Generator[None]:
+        if database.conn.owned_here():
+            # No savepoint: at each the indexes would write out all that they have gathered.
+            self._workspace.ownership.check(self._workspace.context.execution_id)
+            yield
+            return
         with self._workspace.transaction():
             yield
 

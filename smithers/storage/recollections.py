@@ -98,11 +98,11 @@ class Recalling:
     ) -> builtins.list[Memory]:
         """List memories in which all words of any text occur, in key or content, best first.
 
-        Case, accents, punctuation and the order of the words do not count, and a word of two
-        letters or more may be the beginning of a longer one. Text in scripts that put no spaces
-        between words is searched for each word at any place. Without a word nothing is found.
-        Hits in the key weigh more. What several files hold is ranked in each, and then taken in
-        turn.
+        Case, accents of Latin letters, punctuation and the order of the words do not count, and a
+        word of two letters or more may be the beginning of a longer one. Text in scripts that put
+        no spaces between words is searched for each word at any place. Without a word nothing is
+        found. Hits in the key weigh more. What several files hold is ranked in each, and then
+        taken in turn.
 
         >>> [memory.key for memory in db.memories.search("endpoint of the api?")]
         ['api-endpoint']

@@ -272,3 +272,42 @@ def test_a_review_is_logged(db: SmithersDB) -> None:
     (review,) = db.vcs.reviews()
     assert not review.approved
     assert review.issues == [{"severity": "high", "file": "auth.ts", "description": "..."}]
+
+
+# -- memories --------------------------------------------------------------------------------------
+
+
+def test_knowledge_is_added_searched_and_got_across_workflows(path: Path) -> None:
+    with create_smithers_db(path) as db:
+        db.memories.add_fact(
+            "api-endpoint", "The API endpoint is at /api/v2/users", "discovered in auth.ts"
+        )
+        db.memories.add_learning(
+            "test-pattern", "Use vitest for unit tests in this project", "package.json"
+        )
+        db.memories.add_preference("commit-style", "Use conventional commits with scope")
+    with create_smithers_db(path) as db:
+        relevant = db.memories.search("API endpoint")
+        assert [memory.key for memory in relevant] == ["api-endpoint"]
+        memory = db.memories.get("fact", "api-endpoint")
+        assert memory is not None
+        assert memory.content == "The API endpoint is at /api/v2/users"
+        assert (memory.source, memory.scope) == ("discovered in auth.ts", "project")
+        style = db.memories.get("preference", "commit-style")
+        assert style is not None and style.content == "Use conventional commits with scope"
+
+
+def test_scopes_say_where_a_memory_is_visible(tmp_path: Path) -> None:
+    with (
+        create_smithers_db(tmp_path / "one") as here,
+        create_smithers_db(tmp_path / "one") as next_session,
+        create_smithers_db(tmp_path / "two") as other_project,
+    ):
+        for scope in ("global", "project", "session"):
+            here.memories.add("context", scope, "remembered", scope=scope)
+        for db, visible in (
+            (here, {"global", "project", "session"}),
+            (next_session, {"global", "project"}),
+            (other_project, {"global"}),
+        ):
+            assert {memory.key for memory in db.memories.search("remembered")} == visible
