@@ -266,7 +266,10 @@ def test_wrong_usage_is_exit_code_2(smithers: Run, args: tuple[str, ...]) -> Non
     assert "Traceback" not in result.err
 
 
-READING = ("state", "history", "stats", "watch")
+READING = (
+    *("state", "history", "stats", "watch", "executions", "current", "agents", "memories"),
+    *("commits", "reviews", "check"),
+)
 
 
 @pytest.mark.parametrize("command", [*READING, "set", "delete", "replay"])
