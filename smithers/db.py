@@ -279,7 +279,8 @@ class SmithersDB:
 
         It is done in many small transactions, each consistent, so that others can write meanwhile.
         Then the file is written anew (VACUUM) where a tenth of it is free; not where another
-        program has it locked, nor, beyond 64 MB, while a workflow runs.
+        program has it locked, nor, beyond 64 MB, while a workflow runs. As always with VACUUM,
+        tables of your own without an INTEGER PRIMARY KEY may get other rowids.
 
         Raises ValueError for a time without time zone, a negative age or number, or nothing to
         go by; TypeError, ReadOnly and InTransaction.

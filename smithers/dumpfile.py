@@ -87,6 +87,7 @@ class DumpReader:
         self._file = file
         self._path = path
         self._crc = 0
+        self._decode = json.JSONDecoder(parse_constant=_no_constant).decode
         self.line = 0
         self.header = self._header()
 
@@ -100,10 +101,9 @@ class DumpReader:
             table, row = found.get("table"), found.get("row")
             if not (isinstance(table, str) and isinstance(row, dict)):
                 raise self.damaged("this is no row of a table")
-            values = {
-                name: value if type(value) in _PLAIN else self._value(name, value)
-                for name, value in cast("dict[str, Any]", row).items()
-            }
+            values = cast("dict[str, Any]", row)
+            if not _PLAIN.issuperset(map(type, values.values())):
+                values = {name: self._value(name, value) for name, value in values.items()}
             counts[table] = counts.get(table, 0) + 1
             yield table, values
         if found["end"] != counts:
@@ -141,7 +141,7 @@ class DumpReader:
             raise self.damaged("the file ends before its last line")
         self._check(text)
         try:
-            found: Any = json.loads(text, parse_constant=_no_constant)
+            found: Any = self._decode(text.decode())
         except (ValueError, RecursionError) as error:
             raise self.damaged(f"this is no JSON: {error}") from error
         if not isinstance(found, dict):
@@ -156,7 +156,7 @@ class DumpReader:
             raise self.damaged("the line is cut off" if cut_off else "the checksum does not fit")
 
     def _value(self, column: str, value: Any) -> Any:
-        if type(value) is float:
+        if type(value) in _PLAIN or type(value) is float:
             return value
         if isinstance(value, dict) and len(cast("dict[str, Any]", value)) == 1:
             ((kind, text),) = cast("dict[str, Any]", value).items()

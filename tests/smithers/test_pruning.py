@@ -494,6 +494,29 @@ def test_others_write_while_it_goes_on(
     assert db.state.get("meanwhile") == 1
 
 
+def test_followers_of_transitions_miss_none_and_hear_none_twice(
+    db: SmithersDB, calendar: Calendar, elsewhere: SmithersDB
+) -> None:
+    here, there = Recorder[str](), Recorder[str]()
+    db.state.transitions().subscribe(lambda t: here(t.id))
+    elsewhere.state.transitions().subscribe(lambda t: there(t.id))
+    everything = Recorder[Any]()
+    watched = elsewhere.state.observe_all()
+    watched.subscribe(everything)
+    for n in range(3):
+        db.state.set("n", n)
+        calendar.wait()
+        assert db.prune(before=timedelta(0)).rows["transitions"] == 1
+        watched.wait({"n": n}.__eq__, timeout=20)
+    elsewhere.state.set("n", 3)
+    db.state.observe("n").wait(lambda value: value == 3, timeout=20)
+    assert here.values == ["t1", "t2", "t3", "t4"]
+    assert there.values[-1] == "t4"
+    assert len(set(there.values)) == len(there.values), (
+        "from another process those that were pruned before they were read are gone"
+    )
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
