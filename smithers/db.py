@@ -159,6 +159,7 @@ class SmithersDB:
         that were asked to be cancelled are cancelled.
         """
         if self.database.closed:
+            self._shelves.close()  # they outlive a file that was replaced
             return
         try:
             self._shelves.let_go()

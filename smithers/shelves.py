@@ -19,6 +19,7 @@ from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import ReactiveError
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, from_text, to_text
+from smithers.errors import SmithersError
 from smithers.records import Memory
 from smithers.schema.memories import PIECES, WORDS
 from smithers.search import Search
@@ -193,22 +194,27 @@ class Shelf:
 
     def let_go(self) -> None:
         """Write when memories were last asked for, where that has not been written yet."""
-        if not self._accessed:
-            return
         try:
-            with self._changing():
-                pass
-        except (sqlite3.Error, ReactiveError):
-            # Locked for long, or the file is gone: no time of access is worth an error at the end.
+            database = self._found() if self._accessed else None
+            if database is not None and not database.conn.read_only:
+                with self._writing(database):
+                    self._write_accesses(database)
+        except (sqlite3.Error, ReactiveError, SmithersError):
+            # Locked for long, taken over, or the file is gone: no time of access is worth an error
+            # at the end.
             return
 
     @contextmanager
     def _changing(self) -> Generator[Database]:
         database = self._made()
         with self._writing(database):
-            accessed, self._accessed = self._accessed, {}
-            database.conn.executemany(_ACCESSED, [(now, id) for id, now in accessed.items()])
+            self._write_accesses(database)
             yield database
+
+    def _write_accesses(self, database: Database) -> None:
+        accessed, self._accessed = self._accessed, {}
+        if accessed:
+            database.conn.executemany(_ACCESSED, [(now, id) for id, now in accessed.items()])
 
     def _read(self, sql: str, values: Values) -> list[Memory]:
         database = self._found()

@@ -15,7 +15,14 @@ from typing import Any
 
 import pytest
 
-from reactive_sqlite import DatabaseClosed, NotReady, create_effect, create_memo, create_root
+from reactive_sqlite import (
+    DatabaseClosed,
+    DatabaseReplaced,
+    NotReady,
+    create_effect,
+    create_memo,
+    create_root,
+)
 from smithers import (
     CannotOpen,
     Memory,
@@ -816,6 +823,38 @@ def test_a_run_that_was_taken_over_writes_no_memories(
         with pytest.raises(OwnershipLost):
             db.memories.delete(old[scope])
     assert {(m.key, m.content) for m in db.memories.list()} == {("old", "x")}
+
+
+def test_a_run_that_was_taken_over_can_be_closed(path: Path, foreign: sqlite3.Connection) -> None:
+    with create_smithers_db(path) as db:
+        added = db.memories.add_fact("key", "x")
+        db.execution.start("Feature")
+        db.memories.get("fact", "key")
+        foreign.execute("UPDATE _smithers_leases SET token = 'another run'")
+    with create_smithers_db(path) as db:
+        assert db.memories.list() == [added], "its time of access is given up"
+
+
+def test_a_replaced_database_takes_its_stores_along(tmp_path: Path) -> None:
+    db = create_smithers_db(tmp_path / "workflow", watch=False)
+    db.memories.add_fact("key", "x", scope="global")
+    db.database.close()
+    db.close()
+    with pytest.raises(DatabaseClosed):
+        db.memories.get("fact", "key", "global")
+
+
+def test_a_store_that_was_replaced_is_opened_anew(
+    db: SmithersDB, user_home: Path, recorder: Recorder[list[Memory]]
+) -> None:
+    db.memories.add_fact("key", "x", scope="global")
+    db.memories.observe(scope="global").subscribe(recorder.on_next, recorder.on_error)
+    file = user_home / FILE_NAME
+    file.rename(user_home / "moved")
+    assert isinstance(recorder.wait_for_error(), DatabaseReplaced)
+    assert db.memories.list() == []
+    db.memories.add_fact("again", "x", scope="global")
+    assert keys(db.memories.list()) == ["again"]
 
 
 def test_a_reader_makes_and_changes_nothing(tmp_path: Path, user_home: Path) -> None:
