@@ -28,8 +28,11 @@ from reactive_sqlite.waiting import first, newest, wait_for
 T = TypeVar("T")
 U = TypeVar("U")
 
-# In the place of a value: nobody follows the query, so whoever reads must fetch.
-_IDLE: Any = object()
+
+class _Idle:
+    """In the place of a value: nobody follows the query, so whoever reads must fetch."""
+
+    __slots__ = ()
 
 
 class _Raised:
@@ -39,6 +42,10 @@ class _Raised:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+_IDLE: Any = _Idle()
+NO_VALUES = (_Idle, _Raised)
 
 
 class ObservableQuery(Observable[T]):
@@ -110,15 +117,18 @@ class ObservableQuery(Observable[T]):
 
     def __call__(self) -> T:
         """Return the current value, and subscribe the running memo or effect to it."""
-        if not (STATE.recorder is not None or STATE.others) or not tracking():
+        if STATE.recorder is None and not STATE.others:
             # Nearly always: nothing records anywhere. Kept flat, for it is read the most.
+            current: T = self._value
+            if current.__class__ not in NO_VALUES:
+                return current
+        if not tracking():
             value = self._value
             if value is _IDLE:
                 value = self._glance()
             if value.__class__ is _Raised:
                 raise value.error
-            current: T = value
-            return current
+            return cast(T, value)
         node = self._tracked_node()
         node.track()
         value = node.value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import TypeVar
 
-from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.observation import NO_VALUES, ObservableQuery
 from reactive_sqlite.signals.owner import get_owner, on_cleanup
+from reactive_sqlite.signals.state import STATE
 
 T = TypeVar("T")
 
@@ -30,6 +31,11 @@ class Accessor(ObservableQuery[T]):
 
     def __call__(self) -> T:
         """Return the current value, and subscribe the running memo or effect to it."""
+        if STATE.recorder is None and not STATE.others:
+            # As the query itself does: its value is at hand, without a call in between.
+            current: T = self._kept._value
+            if current.__class__ not in NO_VALUES:
+                return current
         return self._kept()
 
     def peek(self) -> T:
