@@ -127,7 +127,17 @@ def proven_pins(table: Table, candidates: Sequence[tuple[str, Any]]) -> tuple[tu
         if not _compares_plainly(table, column, value) or column not in table.binary_columns:
             continue
         pins[column] = int(value) if type(value) is bool else value
-    return tuple(sorted(pins.items()))
+    proven = tuple(sorted(pins.items()))
+    # The same tuple where it is the same: thousands are kept for single keys.
+    return (
+        candidates if isinstance(candidates, tuple) and _same_pins(candidates, proven) else proven
+    )
+
+
+def _same_pins(one: Sequence[tuple[str, Any]], other: Sequence[tuple[str, Any]]) -> bool:
+    return len(one) == len(other) and all(
+        a[0] == b[0] and a[1] is b[1] for a, b in zip(one, other, strict=True)
+    )
 
 
 def _meant(catalog: Catalog, schema: str | None, name: str) -> list[Table]:

@@ -27,7 +27,8 @@ class TableInterest:
     def __init__(self) -> None:
         self.unpinned: Sources = {}
         self.by_column: dict[str, Sources] = {}
-        self.pins: dict[tuple[str, ...], dict[tuple[Any, ...], Source | Sources]] = {}
+        # By the names of the pinned columns, then by their values, or the value where it is one.
+        self.pins: dict[tuple[str, ...], dict[Any, Source | Sources]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.unpinned or self.pins)
@@ -85,10 +86,9 @@ class TableInterest:
                 for there in of_names.values():
                     hit.update(s for s in _all(there).items() if _concerned(s[0], columns))
                 continue
-            old = tuple([entry[i] for i in at])
+            old = _values(entry, at, 0)
             if entry[1] == UPDATED:
-                width = len(capture.captured)
-                new = tuple([entry[i + width] for i in at])
+                new = _values(entry, at, len(capture.captured))
                 if new != old:
                     # A row came into the pinned key or left it, whatever columns are read.
                     hit.update(_all(of_names.get(old)))
@@ -173,13 +173,12 @@ class Interests:
             value = entry[at[0]]
             if entry[1] == UPDATED and entry[at[0] + len(capture.captured)] != value:
                 break  # the row came into a key and left another
-            found = of_names.get((value,))
+            found = of_names.get(value)
             if found is None:
                 return NOBODY
             if isinstance(found, dict):
                 break
-            columns = capture.columns_of(entry[2])
-            return NOBODY if columns is not None and columns.isdisjoint(found.reads) else found
+            return found if _concerned(found, capture.columns_of(entry[2])) else NOBODY
         return None
 
 
@@ -193,5 +192,10 @@ def _all(there: Source | Sources | None) -> Sources:
     return there if isinstance(there, dict) else {there: None}
 
 
-def _split(pins: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    return tuple([name for name, _ in pins]), tuple([value for _, value in pins])
+def _split(pins: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, ...], Any]:
+    names = tuple([name for name, _ in pins])
+    return names, pins[0][1] if len(pins) == 1 else tuple([value for _, value in pins])
+
+
+def _values(entry: Entry, at: tuple[int, ...], width: int) -> Any:
+    return entry[at[0] + width] if len(at) == 1 else tuple([entry[i + width] for i in at])

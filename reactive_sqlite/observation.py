@@ -102,7 +102,8 @@ class ObservableQuery(Observable[T]):
         self._value: Any = _IDLE
         self._seen: tuple[Fetched, Any] | None = None
         self._node: External[Any] | None = None
-        self._subscriptions: dict[Subscription, None] = {}
+        # One alone as it is: a dict for each of thousands would be most of their memory.
+        self._subscriptions: Subscription | dict[Subscription, None] | None = None
         self._lock: Any = None
         self._bundles: dict[Bundle, None] | None = None
 
@@ -177,12 +178,14 @@ class ObservableQuery(Observable[T]):
         )
         try:
             with broker.locked():
-                self._subscriptions[subscription] = None
+                self._take_on(subscription)
                 try:
                     if broker.follow(self._source, self):
                         self._begin(subscription)
                 except BaseException:
-                    self._subscriptions.pop(subscription, None)
+                    if self._subscriptions is subscription:
+                        self._subscriptions = None  # the lock is held
+                    self._forget(subscription)
                     raise
         except Exception as error:
             if on_error is None:
@@ -283,8 +286,10 @@ class ObservableQuery(Observable[T]):
     @property
     def wanted(self) -> bool:
         """Whether a subscriber, an effect or a memo that leads to one looks at it."""
-        node = self._node
-        return bool(self._subscriptions or self._bundles) or (node is not None and node.watched)
+        there, node = self._subscriptions, self._node
+        if there is not None and (there if isinstance(there, dict) else not there.disposed):
+            return True
+        return bool(self._bundles) or (node is not None and node.watched)
 
     def renew(self, publication: Publication) -> None:
         """Take over what the source has fetched, and put into `publication` whom to tell."""
@@ -313,7 +318,7 @@ class ObservableQuery(Observable[T]):
                 publication.tell(self._bundles)
         else:
             self._told = fetched
-            for subscription in list(self._subscriptions):
+            for subscription in self._subscribers():
                 subscription.post(value)
                 publication.parcels.append(subscription)
             if self._bundles:
@@ -324,7 +329,9 @@ class ObservableQuery(Observable[T]):
 
     def idle(self, publication: Publication) -> None:
         """Nobody looks any more: let the next reader fetch, and redo a run that is under way."""
-        self._source.dependents.pop(self, None)
+        self._source.leave(self)
+        if self._subscriptions.__class__ is not dict:
+            self._subscriptions = None  # it has been disposed
         if self._source.tracked is not None:
             self._source.tracked.discard(self)
         self._value, self._told = _IDLE, None
@@ -336,7 +343,7 @@ class ObservableQuery(Observable[T]):
         if not self.wanted or not self._broker.follow(self._source, self):
             return
         publication = Publication()
-        for subscription in [s for s in self._subscriptions if s.awaits_first]:
+        for subscription in [s for s in self._subscribers() if s.awaits_first]:
             self._begin(subscription)
             publication.parcels.append(subscription)
         if self._bundles:
@@ -349,7 +356,7 @@ class ObservableQuery(Observable[T]):
 
     def fail(self, error: Exception) -> None:
         """Its first fetch failed: everybody who waits for it ends with the error."""
-        for subscription in list(self._subscriptions):
+        for subscription in self._subscribers():
             subscription.end(error)
             self._broker.deliveries.add(subscription)
         for bundle in list(self._bundles or ()):
@@ -360,7 +367,7 @@ class ObservableQuery(Observable[T]):
         self._value = _Raised(reason)
         if self._node is not None:
             self._node.value = self._value
-        for subscription in list(self._subscriptions):
+        for subscription in self._subscribers():
             subscription.end(error)
             self._broker.deliveries.add(subscription)
         for bundle in list(self._bundles or ()):
@@ -412,6 +419,31 @@ class ObservableQuery(Observable[T]):
             seen = self._seen = fetched, self._project(fetched)
         return seen[1]
 
+    def _subscribers(self) -> Sequence[Subscription]:
+        there = self._subscriptions
+        if there is None:
+            return ()
+        return list(there) if isinstance(there, dict) else (there,)
+
+    def _take_on(self, subscription: Subscription) -> None:
+        there = self._subscriptions
+        if isinstance(there, dict):
+            there[subscription] = None
+        elif there is None or there.disposed:
+            self._subscriptions = subscription
+        else:
+            self._subscriptions = both = {there: None, subscription: None}
+            # It may have been disposed by another thread that did not see the dict yet.
+            if there.disposed:
+                both.pop(there, None)
+
+    def _forget(self, subscription: Subscription) -> None:
+        # Without the lock, from any thread. One alone stays where it is: its own mark says that it
+        # is disposed, and whoever holds the lock puts another in its place.
+        there = self._subscriptions
+        if isinstance(there, dict):
+            there.pop(subscription, None)
+
     def _project(self, fetched: Fetched) -> Any:
         if fetched.error is not None:
             return _Raised(fetched.error)
@@ -432,7 +464,7 @@ class ObservableQuery(Observable[T]):
         return by_columns(tuple(columns))
 
     def _follow(self) -> None:
-        self._source.dependents[self] = None
+        self._source.join(self)
         self._take_over()
 
     def _take_over(self) -> None:
@@ -482,7 +514,7 @@ class ObservableQuery(Observable[T]):
             self._broker.release(self._source)
 
     def left(self, subscription: Subscription) -> None:
-        self._subscriptions.pop(subscription, None)
+        self._forget(subscription)
         if not self.wanted:
             self._broker.release(self._source)
 

@@ -50,7 +50,7 @@ class Source:
     """A query that equal requests share: fetched once per commit, whoever asks."""
 
     __slots__ = (
-        *("__weakref__", "dependents", "fetched", "given_pins", "live", "missing_is_empty"),
+        *("__weakref__", "_dependents", "fetched", "given_pins", "live", "missing_is_empty"),
         *("one_row", "parameters", "reads", "region", "seen", "selected", "sql", "tracked"),
     )
 
@@ -73,15 +73,39 @@ class Source:
         self.fetched: Fetched | None = None
         self.seen: tuple[Any, ...] | None = None
         self.live = False
-        self.dependents: dict[Any, None] = {}
+        # One alone as it is: a dict for each of thousands would be most of their memory.
+        self._dependents: Any = None
         self.tracked: WeakSet[Any] | None = None
         self.reads: frozenset[str] = frozenset()
 
     def audience(self) -> Iterable[Any]:
         """Everybody who looks at it: subscribers' views first, then those that memos read."""
+        there = self._dependents
+        if there is None:
+            views: tuple[Any, ...] = ()
+        else:
+            views = tuple(there) if there.__class__ is dict else (there,)
         if self.tracked:
-            return [*self.dependents, *(d for d in self.tracked if d not in self.dependents)]
-        return tuple(self.dependents)
+            return [*views, *(view for view in self.tracked if view not in views)]
+        return views
+
+    def join(self, view: Dependent) -> None:
+        """Let the view be told of what is fetched."""
+        there = self._dependents
+        if there is None:
+            self._dependents = view
+        elif there.__class__ is dict:
+            there[view] = None
+        elif there is not view:
+            self._dependents = {there: None, view: None}
+
+    def leave(self, view: Dependent) -> None:
+        """Tell the view nothing any more."""
+        there = self._dependents
+        if there is view:
+            self._dependents = None
+        elif there.__class__ is dict:
+            there.pop(view, None)
 
 
 def frozen_parameters(parameters: Any) -> Parameters:
@@ -93,12 +117,14 @@ def frozen_parameters(parameters: Any) -> Parameters:
 
 def source_key(sql: str, parameters: Parameters, extra: Any = None) -> Any:
     """Return what makes queries equal: text, parameters by value and type; None if unhashable."""
-    items: Any
+    # Flat, since one is kept for each of thousands.
+    key: tuple[Any, ...]
     if isinstance(parameters, Mapping):
-        items = tuple([(name, *_typed(parameters[name])) for name in sorted(parameters)])
+        names = sorted(parameters)
+        values = [part for name in names for part in _typed(parameters[name])]
+        key = (sql, extra, tuple(names), *values)
     else:
-        items = tuple([_typed(value) for value in parameters])
-    key = (sql, items, extra)
+        key = (sql, extra, *[part for value in parameters for part in _typed(value)])
     try:
         hash(key)
     except TypeError:
