@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-from smithers.context import Kind
+from smithers.context import Frame, Kind
 from smithers.errors import InvalidStatus, NotFound
 from smithers.rows import check_id
 from smithers.workspace import Workspace
 
+# A program that does not enforce foreign keys may have left ids behind that lead nowhere.
+_PHASE = "(SELECT id FROM phases WHERE phases.id = phase_id)"
+_STEP = "(SELECT id FROM steps WHERE steps.id = step_id)"
 _SELECT = {
     "execution": "SELECT status, id, NULL, NULL FROM executions WHERE id = ?",
     "phase": "SELECT status, execution_id, id, NULL FROM phases WHERE id = ?",
-    "step": "SELECT status, execution_id, phase_id, id FROM steps WHERE id = ?",
-    "agent": "SELECT status, execution_id, phase_id, step_id FROM agents WHERE id = ?",
+    "step": f"SELECT status, execution_id, {_PHASE}, id FROM steps WHERE id = ?",
+    "agent": f"SELECT status, execution_id, {_PHASE}, {_STEP} FROM agents WHERE id = ?",
 }
+_Row = tuple[str, str | None, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,7 @@ def parents(
 
 def _named(workspace: Workspace, kind: Kind, id: str, *, outer: Parents | None) -> Parents:
     check_id(id, kind)
-    row: tuple[Any, ...] | None
-    row = workspace.database.conn.execute(_SELECT[kind], (id,)).fetchone()
+    row = _row(workspace, kind, id)
     if row is None:
         raise NotFound(kind, id)
     status, execution_id, phase_id, step_id = row
@@ -75,30 +79,53 @@ def _named(workspace: Workspace, kind: Kind, id: str, *, outer: Parents | None) 
     return found
 
 
+def _row(workspace: Workspace, kind: Kind, id: str) -> _Row | None:
+    row: _Row | None = workspace.database.conn.execute(_SELECT[kind], (id,)).fetchone()
+    return row
+
+
 def _around(workspace: Workspace) -> Parents:
     context = workspace.context
-    top = context.top
-    if top is None:
+    found = _running(workspace, lambda: context.top)
+    if found is None:
         return Parents(context.execution_id)
-    agent = context.nearest("agent")
+    top, (_, execution_id, phase_id, step_id) = found
+    agent = found if top.kind == "agent" else _running(workspace, lambda: context.nearest("agent"))
     return Parents(
-        top.execution_id or context.execution_id,
-        top.phase_id,
-        top.step_id,
-        None if agent is None else agent.id,
+        execution_id or context.execution_id,
+        phase_id,
+        step_id,
+        None if agent is None else agent[0].id,
     )
 
 
+def _running(
+    workspace: Workspace, innermost: Callable[[], Frame | None]
+) -> tuple[Frame, _Row] | None:
+    """Return what runs here with its row; what another program ended or deleted is passed over.
+
+    Raises OwnershipLost where that is so because another run has taken the execution over.
+    """
+    context = workspace.context
+    while (frame := innermost()) is not None:
+        if frame.kind == "execution":
+            return frame, ("running", frame.id, None, None)  # the fence of what is written asks
+        row = _row(workspace, frame.kind, frame.id)
+        if row is not None and row[0] == "running":
+            return frame, row
+        workspace.ownership.check(frame.execution_id)
+        workspace.database.on_rollback(partial(context.reenter, context.leave(frame.id)))
+    return None
+
+
 def _completed(workspace: Workspace, named: Parents) -> Parents:
-    """Add what runs here, inside of what was named."""
-    around = _around(workspace)
-    if around.execution_id != named.execution_id:
+    """Add what runs here, where that is inside of what was named."""
+    if named.agent_id is not None:
         return named
-    phase, step, agent = named.phase_id, named.step_id, named.agent_id
-    if agent is None and phase is None and step is None:
-        return around
-    if agent is None and step is None and around.phase_id == phase:
-        step = around.step_id
-    if agent is None and around.phase_id == phase and around.step_id == step:
-        agent = around.agent_id
-    return Parents(named.execution_id, phase, step, agent)
+    around = _around(workspace)
+    inside = (
+        around.execution_id == named.execution_id
+        and named.phase_id in (None, around.phase_id)
+        and named.step_id in (None, around.step_id)
+    )
+    return around if inside else named

@@ -172,6 +172,48 @@ def test_a_context_that_was_copied_sees_what_ran_when_it_was(db: SmithersDB) -> 
     assert agent(db, here).parent_agent_id == later != outer
 
 
+def test_what_another_program_has_ended_or_deleted_is_passed_over(
+    db: SmithersDB, shell: Callable[[str], str]
+) -> None:
+    execution_id = db.execution.start("Feature")
+    kept = db.phases.start("kept")
+    ended, deleted = db.agents.start("ended"), db.agents.start("deleted")
+    shell(f"DELETE FROM agents WHERE id = '{deleted}'; UPDATE agents SET status = 'cancelled';")
+    assert parents(agent(db, db.agents.start("a"))) == (execution_id, kept, None, None)
+    with db.agents.open("inside") as inside:
+        # This shell enforces no foreign keys: the agent is left behind without its phase.
+        shell("DELETE FROM phases")
+        assert parents(agent(db, db.agents.start("b"))) == (execution_id, None, None, inside)
+    assert agent(db, ended).status == "cancelled"
+
+
+def test_what_was_passed_over_is_back_after_a_rollback(db: SmithersDB) -> None:
+    execution_id = db.execution.start("Feature")
+    outer = db.agents.start("outer")
+    with pytest.raises(ZeroDivisionError), db.transaction():
+        db.query("DELETE FROM agents", write=True)
+        alone = db.agents.start("alone")
+        assert parents(agent(db, alone)) == (execution_id, None, None, None)
+        _ = 1 / 0
+    assert parents(agent(db, db.agents.start("a"))) == (execution_id, None, None, outer)
+
+
+def test_what_was_ended_by_a_run_that_took_over_is_no_way_around_the_fence(
+    db: SmithersDB, elsewhere: SmithersDB
+) -> None:
+    db.execution.start("another one, so that none is the only one")
+    id = db.execution.start("Feature")
+    with ThreadPoolExecutor(1) as pool:
+        # In the thread only the phase runs, not its execution.
+        phase_id = pool.submit(db.phases.start, "p", execution_id=id).result(30)
+        db.query("UPDATE _smithers_leases SET expires = 0", write=True)
+        elsewhere.execution.resume(id)
+        elsewhere.phases.complete(phase_id)
+        with pytest.raises(OwnershipLost):
+            pool.submit(db.agents.start, "late").result(30)
+    assert db.stats()["agents"] == 0
+
+
 def test_two_handles_at_once_do_not_mix(db: SmithersDB, tmp_path: Path) -> None:
     with create_smithers_db(tmp_path / "other") as other:
         mine, theirs = db.execution.start("mine"), other.execution.start("theirs")
