@@ -47,17 +47,18 @@ _DOOMED = f"""
     ))
     ORDER BY seq
 """
-_DOOMED_AGENTS = """
-    SELECT seq, 1 FROM agents
-    WHERE execution_id IS NULL AND status <> 'running' AND completed_at < :before
-    AND NOT EXISTS (
+# An agent of no execution.
+_LOOSE = """
+    execution_id IS NULL AND status <> 'running' AND NOT EXISTS (
         SELECT 1 FROM tool_calls WHERE agent_id = agents.id AND status = 'running'
     )
-    ORDER BY seq
 """
-_STILL = f"""
-    SELECT seq FROM executions WHERE seq IN (SELECT value FROM json_each(?)) AND {_ENDED}
+_DOOMED_AGENTS = f"""
+    SELECT seq, 1 FROM agents WHERE {_LOOSE} AND completed_at < :before ORDER BY seq
 """
+_STILL = "SELECT seq FROM {} WHERE seq IN (SELECT value FROM json_each(?)) AND {}"
+_STILL_EXECUTIONS = _STILL.format("executions", _ENDED)
+_STILL_AGENTS = _STILL.format("agents", _LOOSE)
 _CASCADES = """
     SELECT "table", "from" FROM pragma_foreign_key_list(?) WHERE on_delete = 'CASCADE'
 """
@@ -75,7 +76,9 @@ _HORIZON = """
     ) ELSE (SELECT max(seq) FROM transitions) END
 """
 _COUNT_TRANSITIONS = "SELECT count(*) FROM transitions WHERE seq <= ?"
-_COUNT_EXPIRED = "SELECT count(*) FROM memories WHERE expires_at < ?"
+# Other programs write times in other ways, and with offsets.
+_EXPIRED = "FROM memories WHERE julianday(expires_at) < julianday(?)"
+_COUNT_EXPIRED = f"SELECT count(*) {_EXPIRED}"
 # Where a batch ends that begins with the oldest transition: at the end of a commit.
 _BATCH_END = """
     WITH last AS (
@@ -111,7 +114,7 @@ _ALL_PRUNED = """
         (SELECT seq FROM sqlite_sequence WHERE name = 'transitions'), 0
     ) WHERE name = 'pruned'
 """
-_DELETE_EXPIRED = "DELETE FROM memories WHERE expires_at < ?"
+_DELETE_EXPIRED = f"DELETE {_EXPIRED}"
 _SILENCE = "INSERT INTO _smithers_meta (name, value) VALUES ('loading', '1')"
 _SPEAK = "DELETE FROM _smithers_meta WHERE name = 'loading'"
 _PAGES = "SELECT * FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
@@ -178,18 +181,17 @@ class Pruning:
         """Write the time before which everything is old as the tables do."""
         if before is None:
             return None
-        if isinstance(before, timedelta):
-            if before < timedelta(0):
-                raise ValueError(f"an age is not negative: {before!r}")
-            try:
-                return to_text(self._workspace.now() - before)
-            except OverflowError:
-                raise ValueError(f"there was no time {before!r} ago") from None
-        if not isinstance(before, datetime):
+        if not isinstance(before, timedelta | datetime):
             raise TypeError(f"before is a datetime or a timedelta, not {before!r}")
-        if before.utcoffset() is None:
+        if isinstance(before, timedelta) and before < timedelta(0):
+            raise ValueError(f"an age is not negative: {before!r}")
+        if isinstance(before, datetime) and before.utcoffset() is None:
             raise ValueError(f"a time needs a time zone: {before!r}")
-        return to_text(before)
+        try:
+            now = self._workspace.now()
+            return to_text(now - before if isinstance(before, timedelta) else before)
+        except OverflowError:
+            raise ValueError(f"there is no such time in UTC: {before!r}") from None
 
     def _plan(self, before: str | None, keep: int | None) -> _Plan:
         execute = self._database.conn.execute
@@ -233,8 +235,10 @@ class Pruning:
         execute = self._database.conn.execute
         with self._database.transaction():
             # Somebody may have begun something below one of them since it was listed.
-            found = execute(_STILL, (json.dumps(executions),)).fetchall()
+            found = execute(_STILL_EXECUTIONS, (json.dumps(executions),)).fetchall()
             executions = [seq for (seq,) in found]
+            found = execute(_STILL_AGENTS, (json.dumps(agents),)).fetchall()
+            agents = [seq for (seq,) in found]
             counts = self._count(executions, agents)
             for table, doomed in (("executions", executions), ("agents", agents)):
                 execute(_DELETE.format(table), (json.dumps(doomed),))

@@ -199,8 +199,13 @@ def test_commits_snapshots_and_reviews_stay_without_their_execution(
 def test_memories_that_expired_before_it_go_and_no_others(
     db: SmithersDB, calendar: Calendar
 ) -> None:
-    for key, days in (("expired", 1), ("just expired", 3), ("to expire", 9)):
-        moment = (START + days * DAY).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for key, moment in (
+        ("expired", "2026-01-02T00:00:00.000000Z"),
+        ("just expired", "2026-01-04T00:00:00.000000Z"),
+        ("to expire", "2026-01-10T00:00:00.000000Z"),
+        ("to expire, written by others", "2026-01-05 00:00:01"),
+        ("to expire, far in the west", "2026-01-04T20:00:00-09:00"),
+    ):
         db.query(
             "INSERT INTO memories (category, key, content, expires_at)"
             " VALUES ('fact', $1, 'x', $2)",
@@ -212,7 +217,12 @@ def test_memories_that_expired_before_it_go_and_no_others(
     assert pruned(db, before=2 * DAY)["memories"] == 1
     assert pruned(db, before=START + 100 * DAY)["memories"] == 1, "not what is yet to expire"
     left = db.query("SELECT key FROM memories ORDER BY key")
-    assert left == [{"key": "a"}, {"key": "to expire"}]
+    assert [row["key"] for row in left] == [
+        "a",
+        "to expire",
+        "to expire, far in the west",
+        "to expire, written by others",
+    ]
 
 
 # -- by count --------------------------------------------------------------------------------------
@@ -528,6 +538,7 @@ def test_followers_of_transitions_miss_none_and_hear_none_twice(
         ({"before": datetime(2026, 1, 1)}, ValueError),
         ({"before": timedelta(days=-1)}, ValueError),
         ({"before": timedelta.max}, ValueError),
+        ({"before": datetime.min.replace(tzinfo=timezone(timedelta(hours=9)))}, ValueError),
         ({"before": "30d"}, TypeError),
         ({"before": 30}, TypeError),
         ({"before": True}, TypeError),
