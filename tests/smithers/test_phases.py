@@ -99,10 +99,14 @@ def test_a_phase_below_an_execution_that_another_program_ended_is_refused(
     db: SmithersDB, elsewhere: SmithersDB, foreign: sqlite3.Connection
 ) -> None:
     id = db.execution.start("Feature")
-    with elsewhere.phases.open("open", execution_id=id):
-        foreign.execute("UPDATE executions SET status = 'completed'")
-        with pytest.raises(InvalidStatus, match="it is completed"):
-            elsewhere.phases.start("late")
+    elsewhere.phases.start("open", execution_id=id)
+    foreign.execute("UPDATE executions SET status = 'completed'")
+    foreign.execute("UPDATE phases SET status = 'running'")
+    with pytest.raises(InvalidStatus, match="cannot start anything below execution .* completed"):
+        elsewhere.phases.start("late")
+    foreign.execute("UPDATE phases SET status = 'failed'")
+    with pytest.raises(NoCurrentExecution):
+        elsewhere.phases.start("late")
     assert db.stats()["phases"] == 1
 
 
