@@ -463,7 +463,8 @@ class Broker:
         if moved:
             return dict(self.live)
         hit: Sources = dict(self._interests.everything)
-        unknown = set(self._interests.tables)
+        # Nobody else can write to a temporary table.
+        unknown = {table for table in self._interests.tables if table[0] != "temp"}
         for written in told.values():
             if written is not None:
                 unknown -= written.tables

@@ -43,12 +43,11 @@ NEEDED = f"""EXISTS (
 # No AUTOINCREMENT: it would write one more page at each commit. That no number is given twice is
 # held by never deleting the newest entry.
 _SCHEMA = (
-    f"CREATE TABLE main.{LOG}"
-    " (seq INTEGER PRIMARY KEY, tbl, op, changed, at, key1, old1)",
+    f"CREATE TABLE main.{LOG} (seq INTEGER PRIMARY KEY, tbl, op, changed, at, key1, old1)",
     f"CREATE TABLE main.{TRACKED} (id INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " name TEXT NOT NULL, listed TEXT NOT NULL, shape TEXT NOT NULL, current INTEGER NOT NULL)",
-    f"CREATE TABLE main.{CONSUMERS}"
-    " (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL, tables TEXT)",
+    " name TEXT NOT NULL, listed TEXT NOT NULL, shape TEXT NOT NULL, current INTEGER NOT NULL,"
+    " sound_at INTEGER)",
+    f"CREATE TABLE main.{CONSUMERS} (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL, tables TEXT)",
     f"CREATE TRIGGER main.{PREFIX}keep BEFORE DELETE ON {LOG}"
     f" WHEN OLD.seq = (SELECT max(seq) FROM {LOG}) BEGIN SELECT RAISE(IGNORE); END",
     # In the schema, since the writers may all be programs without anything of ours. Each entry is
@@ -140,15 +139,17 @@ class ChangeLog:
         What a program without anything of ours does to the schema is found here, at the next
         opening; what this one does, before or right after its commit.
         """
-        if not self.exists or not self._unsound():
+        if not self.exists or self._known_sound():
             return
         own = not self._connection.owned_here()
         if own:
             self._fetch("BEGIN IMMEDIATE")
         try:
-            self._rename()
-            for table in self._unsound():
-                self._track(table, self._fetch)
+            if self._unsound():
+                self._rename()
+                for table in self._unsound():
+                    self._track(table, self._fetch)
+            self._fetch(f"UPDATE main.{TRACKED} SET sound_at = ?", (self._schema_version(),))
         except BaseException:
             if own:
                 self._fetch("ROLLBACK")
@@ -170,6 +171,8 @@ class ChangeLog:
         """Whether the table's changes are logged, by triggers that fit it as it is now."""
         if not self.exists:
             return False
+        if self._known_sound(table.id[1]):
+            return True
         return any(
             installed.table == table.id[1] and self._sound(id, table, installed)
             for id, installed in self.installed().items()
@@ -203,6 +206,18 @@ class ChangeLog:
         return self._fetch(sql, (after, until))
 
     # -- private ---------------------------------------------------------------------------------
+
+    def _schema_version(self) -> int:
+        return int(self._fetch("PRAGMA main.schema_version")[0][0])
+
+    def _known_sound(self, name: str | None = None) -> bool:
+        """Whether the schema is the one under which the tables, or this one, were found sound."""
+        rows = self._fetch(
+            f"SELECT sound_at FROM main.{TRACKED} WHERE current AND name = coalesce(?, name)",
+            (name,),
+        )
+        version = self._schema_version()
+        return all(sound_at == version for (sound_at,) in rows) and (name is None or bool(rows))
 
     def _sound(self, id: int, table: Table, installed: Installed) -> bool:
         wanted = {f"CREATE TRIGGER {text}" for text in triggers(table, shape_of(table), id)}
