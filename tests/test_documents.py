@@ -22,7 +22,7 @@ DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")})
 RUN = [path for path in DOCUMENTS if path == README or path.parent != ROOT]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
-SMITHERS = (sys.executable, "-c", "from smithers.cli import main; main()")
+SMITHERS = (sys.executable, "-m", "smithers")
 # These go on until they are stopped, so only their names and options are tried.
 LIVE = ("smithers db watch", "smithers demo", "smithers ui", "smithers mcp")
 
