@@ -393,7 +393,7 @@ class Broker:
         if rows is None:
             return False
         capture.clear()  # first: what decodes the value may itself ask the database
-        if not same_rows(before.rows, rows):
+        if rows != before.rows or not same_rows(before.rows, rows):
             source.fetched = Fetched(rows, before.columns)
             publication, self._spare = self._spare or Publication(), None
             for view in source.audience():

@@ -352,8 +352,13 @@ class Connection(sqlite3.Connection):
 
     def run(self, cursor: Cursor, sql: str, parameters: Any) -> None:
         """Execute one statement on the cursor."""
-        self._acquire()
-        ledger = self.ledger
+        turn, ledger = self.turn, self.ledger
+        # Nearly always it is free, and nobody is inside a transaction.
+        if not turn.acquire_now(False):
+            self._acquire()
+        elif turn.owner or self.closed:
+            turn.release()
+            self._acquire()
         try:
             known = self._statements.get(sql) if sql.__class__ is str else None
             if (
@@ -369,7 +374,7 @@ class Connection(sqlite3.Connection):
             else:
                 self._alone(cursor, sql, parameters, known, ledger)
         finally:
-            self.turn.release()
+            turn.release()
             if ledger is not None and not self._depth:
                 ledger.deliver()
 
@@ -562,12 +567,6 @@ class Connection(sqlite3.Connection):
     # -- the lock --------------------------------------------------------------------------------
 
     def _acquire(self) -> None:
-        turn = self.turn
-        # Nearly always it is free, and nobody is inside a transaction.
-        if turn.acquire_now(False):
-            if not (turn.owner or self.closed):
-                return
-            turn.release()
         self._lock()
         if self.closed:
             self.turn.release()

@@ -178,7 +178,8 @@ class Interests:
                 return NOBODY
             if isinstance(found, dict):
                 break
-            return found if _concerned(found, capture.columns_of(entry[2])) else NOBODY
+            columns = capture.changed.get(entry[2]) or capture.columns_of(entry[2])
+            return NOBODY if columns is not None and columns.isdisjoint(found.reads) else found
         return None
 
 

@@ -318,9 +318,14 @@ class ObservableQuery(Observable[T]):
                 publication.tell(self._bundles)
         else:
             self._told = fetched
-            for subscription in self._subscribers():
-                subscription.post(value)
-                publication.parcels.append(subscription)
+            there = self._subscriptions
+            if isinstance(there, Subscription):
+                there.post(value)
+                publication.parcels.append(there)
+            elif there:
+                for subscription in list(there):
+                    subscription.post(value)
+                    publication.parcels.append(subscription)
             if self._bundles:
                 publication.tell(self._bundles)
         self._value = value

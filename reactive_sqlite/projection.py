@@ -71,12 +71,14 @@ class Decoded:
         return self._decode(self._inner.value(fetched))
 
     def same(self, old: Fetched, old_value: Any, new: Fetched, new_value: Any, /) -> bool:
-        if old_value.__class__ in _CHANGEABLE:
+        kind = old_value.__class__
+        if kind is int or kind is str:
+            return new_value.__class__ is kind and bool(old_value == new_value)
+        if kind is dict or kind is list:
             old_value = self.value(old)  # a reader may have changed the one it was given
         return same_value(old_value, new_value)
 
 
-_CHANGEABLE = (dict, list)
 ALL_ROWS = AllRows()
 FIRST_ROW = FirstRow()
 FIRST_VALUE = FirstValue()
