@@ -37,7 +37,7 @@ class Rows(Generic[R]):
         columns: what is read of it, as SQL, in the order in which `read` takes it.
         read: makes a record of a row.
         source: what is read from, when that is more than the table.
-        order: of what is listed.
+        newest_first: whether the newest row is listed first; otherwise the oldest is.
     """
 
     def __init__(
@@ -49,15 +49,16 @@ class Rows(Generic[R]):
         read: Callable[..., R],
         *,
         source: str | None = None,
-        order: str = "seq",
+        newest_first: bool = False,
     ) -> None:
         self._workspace = workspace
         self._database = workspace.database
         self._kind = kind
         self._table = table
         self._read = read
-        self._select = f"SELECT {columns} FROM {source or table}"
-        self._order = order
+        self._source = source or table
+        self._select = f"SELECT {columns} FROM {self._source}"
+        self._newest_first = newest_first
         self._status = f"SELECT status, execution_id FROM {table} WHERE id = ?"
         self._statements: dict[tuple[str, ...], str] = {}
 
@@ -70,7 +71,7 @@ class Rows(Generic[R]):
     def list(
         self, where: Mapping[str, str] = NOTHING, *, limit: int | None = None
     ) -> builtins.list[R]:
-        """List the rows with these values, in their order; with a limit the first ones of it."""
+        """List the rows with these values, in their order; with a limit the newest of them."""
         check_limit(limit)
         sql, values = self._query(where, limit)
         return [self._read(*row) for row in self._database.conn.execute(sql, values)]
@@ -168,9 +169,12 @@ class Rows(Generic[R]):
     def _query(
         self, where: Mapping[str, str], limit: int | None
     ) -> tuple[str, tuple[str | int, ...]]:
-        sql = f"{self._select}{_where(where)} ORDER BY {self._order}"
+        order = "seq DESC" if self._newest_first else "seq"
         values = tuple(where.values())
-        return (sql, values) if limit is None else (f"{sql} LIMIT ?", (*values, limit))
+        if limit is None:
+            return f"{self._select}{_where(where)} ORDER BY {order}", values
+        newest = f"SELECT seq FROM {self._source}{_where(where)} ORDER BY seq DESC LIMIT ?"
+        return f"{self._select} WHERE seq IN ({newest}) ORDER BY {order}", (*values, limit)
 
     def _fence(self, id: str) -> Fence:
         frame = self._workspace.context.started_here(id)

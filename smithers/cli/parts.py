@@ -19,7 +19,6 @@ from smithers.cli.output import as_fields, print_json, shown_value
 from smithers.cli.tables import print_listing, print_nothing
 from smithers.cli.target import json_option, limit_option, open_for_reading, path_option
 from smithers.records import Agent, ToolCall
-from smithers.storage.lookup import Lookup
 
 
 @click.command()
@@ -101,8 +100,7 @@ def agents(path: str | None, as_json: bool, limit: int, execution: str | None) -
     """
     with open_for_reading(path) as db:
         whole = None if execution is None else whole_id(db, execution, "execution")[1]
-        ids = Lookup(db.database).newest_agents(whole, limit=limit)
-        shown = [agent for id in ids if (agent := db.agents.get(id)) is not None]
+        shown = db.agents.list(whole, limit=limit)
         none_at_all = not shown and not db.agents.list(limit=1)
     if as_json:
         print_json([as_fields(agent) for agent in shown])

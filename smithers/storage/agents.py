@@ -261,7 +261,8 @@ class Agents:
     def list(
         self, execution_id: str | None = None, *, limit: int | None = None
     ) -> builtins.list[Agent]:
-        """List agents in the order of their starts, of one execution or of all.
+        """List agents in the order of their starts, of one execution or of all; with a limit the
+        newest of them.
 
         >>> [agent.model for agent in db.agents.list(execution_id)]
         ['sonnet', 'opus']

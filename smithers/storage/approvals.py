@@ -92,7 +92,8 @@ class Approvals:
     def list(
         self, status: str | None = None, *, limit: int | None = None
     ) -> builtins.list[Approval]:
-        """List gates in the order in which they were asked; `status` narrows them.
+        """List gates in the order in which they were asked; `status` narrows them, and a limit
+        leaves the newest.
 
         >>> [approval.key for approval in db.approvals.list("pending")]
         ['deploy']

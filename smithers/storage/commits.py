@@ -68,8 +68,6 @@ class Commits:
         commits = (workspace, "commit", "commits", _COMMIT, _commit)
         snapshots = (workspace, "snapshot", "snapshots", _SNAPSHOT, _snapshot)
         self._commits, self._snapshots = Rows(*commits), Rows(*snapshots)
-        self._newest_commits = Rows(*commits, order="seq DESC")
-        self._newest_snapshots = Rows(*snapshots, order="seq DESC")
 
     @overload
     def log_commit(
@@ -178,7 +176,7 @@ class Commits:
         >>> [commit.message for commit in db.vcs.commits()]
         ['feat: add user auth']
         """
-        return self._newest_commits.list(_of(execution_id), limit=limit)[::-1]
+        return self._commits.list(_of(execution_id), limit=limit)
 
     def snapshots(
         self, execution_id: str | None = None, *, limit: int | None = None
@@ -188,7 +186,7 @@ class Commits:
         >>> [snapshot.description for snapshot in db.vcs.snapshots()]
         ['Before refactoring']
         """
-        return self._newest_snapshots.list(_of(execution_id), limit=limit)[::-1]
+        return self._snapshots.list(_of(execution_id), limit=limit)
 
     def observe_commits(
         self, execution_id: str | None = None

@@ -88,7 +88,7 @@ class Executions:
             f"{_OWN}, {_OWNER}, token, expires, beat",
             self._record,
             source=_SOURCE,
-            order="seq DESC",
+            newest_first=True,
         )
         self._observed = Rows(
             workspace,
@@ -97,7 +97,7 @@ class Executions:
             f"{_OWN}, {_OWNER}",
             self._record,
             source=_SOURCE,
-            order="seq DESC",
+            newest_first=True,
         )
 
     def start(

@@ -21,7 +21,6 @@ _ENDS = """
     WHERE substr(id, 1, length(?1)) = ?1 OR substr(id, -length(?1)) = ?1
     ORDER BY seq DESC
 """
-_NEWEST_AGENTS = "SELECT id FROM agents {where} ORDER BY seq DESC LIMIT ?"
 
 
 class Lookup:
@@ -32,13 +31,6 @@ class Lookup:
 
     def __init__(self, database: WorkflowDatabase) -> None:
         self._database = database
-
-    def newest_agents(self, execution_id: str | None, *, limit: int) -> list[str]:
-        """List the newest agents, of one execution or of all, in the order of their starts."""
-        where = "" if execution_id is None else "WHERE execution_id = ?"
-        values = (limit,) if execution_id is None else (execution_id, limit)
-        found = self._database.conn.execute(_NEWEST_AGENTS.format(where=where), values)
-        return [id for (id,) in found][::-1]
 
     def matching(self, kind: IdKind, text: str) -> list[str]:
         """List the ids that are this text, else those that begin or end with it, newest first."""

@@ -156,7 +156,8 @@ class Phases:
     def list(
         self, execution_id: str | None = None, *, limit: int | None = None
     ) -> builtins.list[Phase]:
-        """List phases in the order of their starts, of one execution or of all.
+        """List phases in the order of their starts, of one execution or of all; with a limit the
+        newest of them.
 
         >>> [phase.name for phase in db.phases.list(execution_id)]
         ['implement', 'review']

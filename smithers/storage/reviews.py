@@ -54,8 +54,6 @@ class Reviews:
         self._database = workspace.database
         reviews = (workspace, "review", "reviews", _REVIEW, _review)
         self._reviews, self._blocking = Rows(*reviews), Rows(*reviews, source=_BLOCKING)
-        self._newest = Rows(*reviews, order="seq DESC")
-        self._newest_blocking = Rows(*reviews, source=_BLOCKING, order="seq DESC")
 
     @overload
     def log_review(
@@ -130,7 +128,7 @@ class Reviews:
         >>> [review.approved for review in db.vcs.reviews()]
         [False]
         """
-        return self._newest.list(_of(execution_id), limit=limit)[::-1]
+        return self._reviews.list(_of(execution_id), limit=limit)
 
     def blocking_reviews(
         self, execution_id: str | None = None, *, limit: int | None = None
@@ -140,7 +138,7 @@ class Reviews:
         >>> db.vcs.blocking_reviews()[0].summary
         'Security issues found'
         """
-        return self._newest_blocking.list(_of(execution_id), limit=limit)[::-1]
+        return self._blocking.list(_of(execution_id), limit=limit)
 
     def observe_reviews(
         self, execution_id: str | None = None

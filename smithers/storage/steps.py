@@ -167,7 +167,8 @@ class Steps:
         execution_id: str | None = None,
         limit: int | None = None,
     ) -> builtins.list[Step]:
-        """List steps in the order of their starts, of one phase, of one execution or of all.
+        """List steps in the order of their starts, of one phase, of one execution or of all;
+        with a limit the newest of them.
 
         >>> [step.name for step in db.steps.list(phase_id)]
         ['write the tests', 'run the tests']

@@ -124,7 +124,7 @@ class Tools:
         return self._rows.is_running(id)
 
     def list(self, agent_id: str, *, limit: int | None = None) -> builtins.list[ToolCall]:
-        """List the tool calls of an agent in the order of their starts.
+        """List the tool calls of an agent in the order of their starts; with a limit the newest.
 
         `output` is None above 65,536 bytes of UTF-8, whatever its size: see `get_output`.
 

@@ -235,7 +235,7 @@ def test_agents_are_listed_in_the_order_of_their_starts(db: SmithersDB) -> None:
     other = db.agents.start("other")
     assert [one.id for one in db.agents.list(first)] == ids
     assert [one.id for one in db.agents.list()] == [alone, *ids, other]
-    assert [one.id for one in db.agents.list(first, limit=2)] == ids[:2]
+    assert [one.id for one in db.agents.list(first, limit=2)] == ids[-2:]
     assert db.agents.list("nobody") == []
 
 

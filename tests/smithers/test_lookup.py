@@ -47,14 +47,3 @@ def test_an_id_is_found_whole_or_by_an_end_of_four_characters(
 def test_several_are_given_newest_first(db: SmithersDB) -> None:
     ids = [db.execution.start("x") for _ in range(3)]
     assert Lookup(db.database).matching("execution", ids[0][:4]) == ids[::-1]
-
-
-def test_the_newest_agents_are_in_the_order_of_their_starts(db: SmithersDB) -> None:
-    first = db.execution.start("first")
-    ids = [db.agents.start(f"{number}") for number in range(5)]
-    db.execution.complete(first)
-    other = db.agents.start("below none")
-    lookup = Lookup(db.database)
-    assert lookup.newest_agents(None, limit=3) == [*ids[-2:], other]
-    assert lookup.newest_agents(first, limit=2) == ids[-2:]
-    assert lookup.newest_agents(first, limit=0) == lookup.newest_agents("absent", limit=9) == []

@@ -127,7 +127,7 @@ def test_phases_are_listed_in_the_order_of_their_starts(db: SmithersDB) -> None:
     assert [one.id for one in db.phases.list(first)] == ids
     assert [one.id for one in db.phases.list(second)] == [other]
     assert [one.id for one in db.phases.list()] == [*ids, other]
-    assert [one.id for one in db.phases.list(first, limit=2)] == ids[:2]
+    assert [one.id for one in db.phases.list(first, limit=2)] == ids[-2:]
     assert db.phases.list("nobody") == []
 
 

@@ -129,7 +129,7 @@ def test_steps_are_listed_by_phase_by_execution_or_all(db: SmithersDB) -> None:
     assert [one.id for one in db.steps.list(phase_id)] == inside
     assert [one.id for one in db.steps.list(execution_id=first)] == [direct, *inside]
     assert [one.id for one in db.steps.list()] == [direct, *inside, other]
-    assert [one.id for one in db.steps.list(phase_id, execution_id=first, limit=1)] == inside[:1]
+    assert [one.id for one in db.steps.list(phase_id, execution_id=first, limit=1)] == inside[-1:]
     assert db.steps.list("nobody") == []
 
 

@@ -192,7 +192,7 @@ def test_calls_are_listed_in_the_order_of_their_starts(db: SmithersDB) -> None:
     for id in reversed(ids):
         db.tools.complete(id, None)
     assert [one.id for one in db.tools.list(first)] == ids
-    assert [one.id for one in db.tools.list(first, limit=2)] == ids[:2]
+    assert [one.id for one in db.tools.list(first, limit=2)] == ids[-2:]
     assert [one.id for one in db.tools.list(second)] == [other]
     assert db.tools.list("nobody") == []
 
