@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 # In milliseconds. `watchfiles` sleeps in steps of this length: it is both the latency of the first
 # event and the reciprocal of its wake-ups per second.
 STEP = 50
-ROUND = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class WatchfilesWakeup:
 
     def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        changes = self._opened()
+        changes = self._opened(seconds)
         while time.monotonic() < deadline and not self._stopped.is_set():
             if any(os.path.basename(path) in self._names for _, path in next(changes, ())):
                 return True
@@ -160,7 +159,7 @@ class WatchfilesWakeup:
             self._changes.close()
             self._changes = None
 
-    def _opened(self) -> Generator[set[FileChange], None, None]:
+    def _opened(self, seconds: float) -> Generator[set[FileChange], None, None]:
         if self._changes is None:
             # Imported here, in the watching thread, so that opening a database does not wait.
             from watchfiles import watch
@@ -171,7 +170,8 @@ class WatchfilesWakeup:
                 watch_filter=None,
                 debounce=STEP,
                 step=STEP,
-                rust_timeout=ROUND,
+                # A quarter of what the watcher always waits: a wait may take so much longer.
+                rust_timeout=max(STEP, round(seconds * 250)),
                 yield_on_timeout=True,
                 recursive=False,
                 stop_event=self._stopped,
