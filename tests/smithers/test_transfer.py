@@ -334,6 +334,27 @@ def test_one_load_is_one_notification_here_and_in_another_handle(
     assert steps.values == full.state.history()
 
 
+def test_of_several_who_load_at_once_one_does_it(
+    full: SmithersDB, file: Path, tmp_path: Path
+) -> None:
+    added = Recorder[int]()
+
+    def load() -> None:
+        with create_smithers_db(tmp_path / "shared", busy_timeout=20) as db:
+            added(sum(db.load(file).values()))
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    *others, one = sorted(added.values)
+    assert one > 0
+    assert others == [0, 0, 0]
+    with create_smithers_db(tmp_path / "shared") as db:
+        assert content(db) == content(full)
+
+
 def test_another_database_that_is_not_empty_refuses(
     full: SmithersDB, empty: SmithersDB, file: Path
 ) -> None:
