@@ -9,7 +9,8 @@ from reactivex import Observable, abc
 
 from reactive_sqlite.consumers import Batch, Change
 from reactive_sqlite.errors import DatabaseClosed
-from reactive_sqlite.feed import Ending, Feed, stream
+from reactive_sqlite.feed import Feed, stream
+from reactive_sqlite.listeners import Tail
 from reactive_sqlite.subscription import Report, Subscription
 from reactive_sqlite.worker import Worker, post, running_loop
 
@@ -54,17 +55,17 @@ class AsyncFeed:
     def __aiter__(self) -> AsyncGenerator[Change, None]:
         """Yield each change after the last acknowledged one; wait for more; end at close()."""
 
-        def begin(bell: Ending) -> int:
+        def begin(bell: Tail) -> int:
             self.opened().attach(bell)
             return self.opened().cursor
 
-        async def attach(bell: Ending) -> int:
+        async def attach(bell: Tail) -> int:
             return await self._worker.run(begin, bell)
 
         async def read(at: int) -> Batch:
             return await self._worker.run(lambda: self.opened().read(at))
 
-        def detach(bell: Ending) -> None:
+        def detach(bell: Tail) -> None:
             if self._feed is not None:
                 self._feed.detach(bell)
 

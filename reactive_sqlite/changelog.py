@@ -51,10 +51,12 @@ _SCHEMA = (
     f"CREATE TRIGGER main.{PREFIX}keep BEFORE DELETE ON {LOG}"
     f" WHEN OLD.seq = (SELECT max(seq) FROM {LOG}) BEGIN SELECT RAISE(IGNORE); END",
     # In the schema, since the writers may all be programs without anything of ours. Each entry is
-    # looked at when it leaves the newest, and once more when the last consumer has passed it.
+    # looked at when it leaves the newest, and once more when the last consumer has passed it; then
+    # only some go at a time, since it is a user's statement that waits.
     f"CREATE TRIGGER main.{PREFIX}trim AFTER INSERT ON {LOG}"
     f" WHEN NEW.seq % {PORTION} = 0 BEGIN"
-    f" DELETE FROM {LOG} WHERE seq <= min(NEW.seq - {KEPT},"
+    f" DELETE FROM {LOG} WHERE seq < (SELECT min(seq) FROM {LOG}) + {5 * PORTION}"
+    f" AND seq <= min(NEW.seq - {KEPT},"
     f" coalesce((SELECT min(cursor) FROM {CONSUMERS}), NEW.seq));"
     f" DELETE FROM {LOG} WHERE seq > NEW.seq - {KEPT + PORTION} AND seq <= NEW.seq - {KEPT}"
     f" AND NOT {NEEDED}; END",

@@ -29,10 +29,11 @@ class ChangeSet:
     """The changes of one commit made here, or of one or more commits made elsewhere.
 
     `tables` names the tables touched (a table of an attached database as ``alias.table``);
-    None means unknown: any table may have changed (the commit
-    altered the schema, or was made elsewhere). `rows` lists the rows in the order they were
+    None means unknown: any table may have changed (the commit altered the schema, or was made
+    elsewhere and not every table is tracked). `rows` lists the rows in the order they were
     written; None means that only the tables are known (a very large commit, a virtual table, or
-    a commit made elsewhere). `external` is True for commits made by other connections.
+    a commit made elsewhere). Of a commit made elsewhere the rows of tracked tables are listed, also
+    where `tables` is None. `external` is True for commits made by other connections.
     """
 
     tables: frozenset[str] | None

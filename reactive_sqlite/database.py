@@ -148,7 +148,8 @@ class Database(sqlite_utils.Database):
         """Observe commits: which tables, and where known which rows, each of them changed.
 
         Without table names every commit is told; a table of an attached database is named
-        ``alias.table``. Starts with the next commit.
+        ``alias.table``. Starts with the next commit. Of commits made elsewhere the rows of tracked
+        tables are known.
         """
         return changes(self.broker, tables)
 

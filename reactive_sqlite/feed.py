@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from reactivex import Observable, abc
 
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.consumers import Batch, Change, Consumers
 from reactive_sqlite.errors import DatabaseClosed, ReactiveError
+from reactive_sqlite.listeners import Tail
 from reactive_sqlite.subscription import Subscription
 from reactive_sqlite.worker import post, running_loop
 
@@ -54,7 +55,7 @@ class Feed:
         self._broker = broker
         self._consumers = consumers
         self._batch_size = batch_size
-        self._bells: dict[Ending, None] = {}
+        self._bells: dict[Tail, None] = {}
 
     @property
     def cursor(self) -> int:
@@ -125,7 +126,7 @@ class Feed:
         async def read(at: int) -> Batch:
             return self.read(at)
 
-        async def attach(bell: Ending) -> int:
+        async def attach(bell: Tail) -> int:
             self.attach(bell)
             return self.cursor
 
@@ -163,13 +164,13 @@ class Feed:
                 raise ReactiveError("a feed cannot be read inside a transaction, only acknowledged")
             return self._consumers.read(self.tables, at, limit or self._batch_size)
 
-    def attach(self, bell: Ending) -> None:
+    def attach(self, bell: Tail) -> None:
         """Ring the bell at each commit from now on."""
         with self._broker.locked():
             self._broker.listeners.tails[bell] = None
             self._bells[bell] = None
 
-    def detach(self, bell: Ending) -> None:
+    def detach(self, bell: Tail) -> None:
         self._broker.listeners.tails.pop(bell, None)
         self._bells.pop(bell, None)
 
@@ -180,13 +181,6 @@ class Feed:
             if not bell.ended:
                 raise
             return Batch((), at, complete=True)
-
-
-class Ending(Protocol):
-    """Whom a feed tells that there may be more, or that it has ended."""
-
-    def wake(self) -> None: ...
-    def end(self, error: BaseException | None) -> None: ...
 
 
 class Bell:
@@ -238,9 +232,9 @@ class LoopBell:
 
 
 async def stream(
-    attach: Callable[[Ending], Awaitable[int]],
+    attach: Callable[[Tail], Awaitable[int]],
     read: Callable[[int], Awaitable[Batch]],
-    detach: Callable[[Ending], None],
+    detach: Callable[[Tail], None],
 ) -> AsyncGenerator[Change, None]:
     """Yield changes as they come; `attach` says where to begin, `read` what comes after."""
     import asyncio

@@ -84,7 +84,9 @@ class TableInterest:
             if at is None:
                 columns = capture.columns_of(entry[2])
                 for there in of_names.values():
-                    hit.update(s for s in _all(there).items() if _concerned(s[0], columns))
+                    for source in _all(there):
+                        if columns is None or not columns.isdisjoint(source.reads):
+                            hit[source] = None
                 continue
             old = _values(entry, at, 0)
             if entry[1] == UPDATED:
@@ -97,7 +99,9 @@ class TableInterest:
             found = of_names.get(old)
             if found is not None:
                 columns = capture.columns_of(entry[2])
-                hit.update(s for s in _all(found).items() if _concerned(s[0], columns))
+                for source in _all(found):
+                    if columns is None or not columns.isdisjoint(source.reads):
+                        hit[source] = None
 
     def everyone(self) -> Iterable[Source]:
         yield from self.unpinned
@@ -181,10 +185,6 @@ class Interests:
             columns = capture.changed.get(entry[2]) or capture.columns_of(entry[2])
             return NOBODY if columns is not None and columns.isdisjoint(found.reads) else found
         return None
-
-
-def _concerned(source: Source, columns: frozenset[str] | None) -> bool:
-    return columns is None or not columns.isdisjoint(source.reads)
 
 
 def _all(there: Source | Sources | None) -> Sources:

@@ -14,6 +14,7 @@ import pytest
 
 from reactive_sqlite import Database, NotTracked, Untrackable, sqlite3
 from reactive_sqlite.changelog import KEPT, PORTION
+from tests.reactive_sqlite.threads import together
 from tests.recorder import Recorder
 
 SCHEMA = """
@@ -331,6 +332,22 @@ def test_our_triggers_for_observers_are_not_taken_for_those_of_the_log(db: Datab
     db["t"].update(1, {"more": 1})
     assert seen.last["more"] == 1
     assert logged(db) == [("t", "update", 1, 1, {"more"})]
+
+
+def test_many_may_begin_to_track_at_once(db: Database, path: Path) -> None:
+    def track() -> None:
+        with Database(path, watch=False) as own:
+            for name in ("one", "two"):
+                own[name].track()
+                own[name].insert({"v": 1})
+            own.feed("c")
+
+    db.executescript("CREATE TABLE one(v); CREATE TABLE two(v)")
+    together(*[track] * 8)
+    made = db.execute("SELECT count(*) FROM sqlite_master WHERE tbl_name = 'one'").fetchone()
+    assert made == (4,), "the table and one set of triggers"
+    assert len(logged(db)) == 16
+    assert [status.consumer for status in db.feeds()] == ["c", "reader of the whole log"]
 
 
 # -- schema changes --------------------------------------------------------------------------------
@@ -679,6 +696,18 @@ def test_what_a_consumer_needs_is_kept_and_nothing_else(
     assert [change.key for change in told] == list(range(2, 3_002))
     feed.ack(told[-1])
     write(other, "named", PORTION)
+    assert entries(other)[0] <= KEPT + PORTION
+
+
+def test_a_backlog_is_trimmed_in_portions(db: Database, other: sqlite3.Connection) -> None:
+    feed = db.feed("slow", "bare")
+    write(other, "bare", 40_000)
+    feed.ack(feed.due(40_000)[-1])
+    before = entries(other)[0]
+    write(other, "bare", PORTION)
+    assert before + PORTION - entries(other)[0] <= 6 * PORTION, "a user's statement waits for it"
+    for _ in range(10):
+        write(other, "bare", PORTION)
     assert entries(other)[0] <= KEPT + PORTION
 
 
