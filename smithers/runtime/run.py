@@ -83,8 +83,11 @@ class Run(Generic[D]):
         watch, frame = self._watch, self._frame
         assert watch is not None and frame is not None
         watch.close()
+        script = self._entered
         try:
-            await self._entered.host.call(lambda db: _end(db, frame.id, error, watch.cancelled))
+            if not _interrupts(error):
+                await script.settle()
+            await script.host.call(lambda db: _end(db, frame.id, error, watch.cancelled))
         except OwnershipLost as lost:
             if error is None:
                 raise
@@ -267,9 +270,13 @@ def _end(db: SmithersDB, id: str, error: BaseException | None, cancelled: bool) 
         db.executions.complete(id)
     elif isinstance(error, asyncio.CancelledError) and cancelled:
         db.executions.cancel(id)
-    elif isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
+    elif _interrupts(error):
         with db.transaction():
             db.standings.cut_off(id, "cut off: the run was interrupted")
             db.executions.interrupt(id)
     else:
         db.executions.fail(id, error)
+
+
+def _interrupts(error: BaseException | None) -> bool:
+    return isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from smithers.context import Frame
+from smithers.db import SmithersDB
 from smithers.runtime.host import Host
 from smithers.runtime.place import Place, Places
 from smithers.storage.places import Standing
+
+Left = tuple[Frame, BaseException]
 
 
 class Script:
@@ -23,6 +27,7 @@ class Script:
         self.id = id
         self.places = Places()
         self._standings = standings
+        self._left: list[Left] = []
         self._stopping: str | None = None
         self._stop = asyncio.Event()
 
@@ -53,7 +58,28 @@ class Script:
         """Remember what now stands in a place, once it is written."""
         self._standings[str(place)] = standing
 
+    def leave(self, frame: Frame, error: BaseException) -> None:
+        """Leave a step or a phase that a cancellation takes the script out of.
+
+        Whether it has failed is not known yet: when the whole run is interrupted it goes on there
+        later, otherwise the script goes on elsewhere now, and `settle` has it failed.
+        """
+        frame.context.leave(frame.id)
+        self._left.append((frame, error))
+
+    async def settle(self) -> None:
+        """Have what a cancellation took the script out of failed."""
+        if self._left:
+            left, self._left = self._left, []
+            await self.host.transact(lambda db: _fail_all(db, left))
+
     async def put(self, place: Place, standing: Standing) -> None:
         """Write what now stands in a place."""
         await self.host.call(lambda db: db.standings.put(self.id, str(place), standing))
         self.note(place, standing)
+
+
+def _fail_all(db: SmithersDB, left: list[Left]) -> None:
+    for frame, error in left:
+        rows = db.steps if frame.kind == "step" else db.phases
+        rows.leave(frame.id, error)

@@ -37,6 +37,7 @@ async def step(
         db.standings.put(script.id, str(place), Standing("step", frame.id))
         return frame
 
+    await script.settle()
     frame = await script.host.transact(begin)
     script.note(place, Standing("step", frame.id))
     frame.enter()
@@ -46,10 +47,13 @@ async def step(
             if inspect.isawaitable(value):
                 value = await value
         _, plain = encoded(value, name=f"the result of step {name!r}")
-    except BaseException as error:
-        await _fail(script, frame, error)
-        if isinstance(error, Exception) and not _is_refusal(error, name):
+    except Exception as error:
+        await _end(script, frame, error)
+        if not _is_refusal(error, name):
             raise StepFailed(name) from error
+        raise
+    except BaseException as error:
+        script.leave(frame, error)
         raise
     await script.host.call(lambda db: db.steps.complete(frame.id, plain))
     return plain
@@ -59,6 +63,7 @@ async def step(
 async def phase(script: Script, name: str) -> AsyncGenerator[str]:
     """Run a block as a phase; a resumed run enters the one that it finds in its place."""
     check_text(name, "the name of a phase")
+    await script.settle()
     place = script.places.next("phase", name)
     earlier = script.standing(place)
     frame: Frame | None = None
@@ -78,8 +83,11 @@ async def phase(script: Script, name: str) -> AsyncGenerator[str]:
     try:
         with script.places.at(place):
             yield entered.id
+    except Exception as error:
+        await _end(script, entered, error)
+        raise
     except BaseException as error:
-        await _leave(script, entered, error)
+        script.leave(entered, error)
         raise
     await script.host.call(lambda db: db.phases.leave(entered.id))
 
@@ -91,15 +99,12 @@ def _is_refusal(error: Exception, name: str) -> bool:
     )
 
 
-async def _fail(script: Script, frame: Frame, error: BaseException) -> None:
-    try:
-        await script.host.call(lambda db: db.steps.fail(frame.id, error))
-    except Exception as further:
-        error.add_note(f"the step could not be ended: {type(further).__name__}: {further}")
+async def _end(script: Script, frame: Frame, error: Exception) -> None:
+    def end(db: SmithersDB) -> None:
+        rows = db.steps if frame.kind == "step" else db.phases
+        rows.leave(frame.id, error)
 
-
-async def _leave(script: Script, frame: Frame, error: BaseException) -> None:
     try:
-        await script.host.call(lambda db: db.phases.leave(frame.id, error))
+        await script.host.call(end)
     except Exception as further:
-        error.add_note(f"the phase could not be ended: {type(further).__name__}: {further}")
+        error.add_note(f"the {frame.kind} could not be ended: {type(further).__name__}: {further}")

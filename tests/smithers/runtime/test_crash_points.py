@@ -14,14 +14,15 @@ import pytest
 from smithers import create_smithers_db
 from tests.smithers.runtime import sweep
 
+ROOT = Path(__file__).parents[3]
 STEPS = [f"{phase} {n}" for n in range(sweep.ITERATIONS) for phase in sweep.PHASES]
 POINTS = 3 * len(STEPS)
 NEVER = 10_000
 
 
 def started(path: Path, log: Path, fatal: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", sweep.__file__, str(path), str(log), str(fatal)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-W", "error", "-m", sweep.__name__, str(path), str(log), str(fatal)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
 def ended(path: Path, log: Path) -> Counter[str]:

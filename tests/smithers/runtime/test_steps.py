@@ -188,3 +188,37 @@ async def test_outside_of_its_run_nothing_can_be_done(db: AsyncSmithersDB) -> No
         await run.step("a", print)
     with pytest.raises(RuntimeError, match="enter the run first"):
         run.stop()
+
+
+async def test_an_interrupted_phase_is_entered_again_and_its_step_runs_again(path: Path) -> None:
+    async def script(pause: float) -> str:
+        async with create_async_smithers_db(path) as db, db.run("w") as run:
+            async with run.phase("build"):
+                await run.step("compile", asyncio.sleep, pause)
+            return run.id
+        raise AssertionError("the script has returned")
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await script(60)
+    await script(0)
+    async with create_async_smithers_db(path) as db:
+        assert [(p.name, p.status) for p in await db.phases.list()] == [("build", "completed")]
+        steps = await db.steps.list()
+        assert [(step.name, step.status) for step in steps] == [
+            ("compile", "failed"),
+            ("compile", "completed"),
+        ]
+        assert "cut off" in (steps[0].error or "")
+
+
+async def test_what_a_script_itself_gives_up_has_failed(db: AsyncSmithersDB) -> None:
+    async with db.run("w") as run:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), run.phase("slow"):
+                await run.step("sleep", asyncio.sleep, 60)
+        async with run.phase("next"):
+            found = {phase.name: phase.status for phase in await db.phases.list()}
+            assert found == {"slow": "failed", "next": "running"}
+    (step,) = await db.steps.list()
+    assert step.status == "failed" and "CancelledError" in (step.error or "")
