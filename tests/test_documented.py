@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,26 @@ import pytest
 from smithers.cli import cli
 
 DOCS = Path(__file__).parent.parent / "docs"
+PACKAGES = ("reactive_sqlite", "smithers")
+# What only the rooms of a package ask of each other's classes; users have no need of it.
+INNER = {
+    "Agents": {"begin"},
+    "AsyncFeed": {"report"},
+    "Effect": {
+        *("checking", "cleanups", "dirty", "has_ended", "is_memo", "live", "owned", "parent"),
+        *("raw", "recompute", "sink", "sources", "stale", "stamp"),
+    },
+    "Executions": {"begin", "let_go", "retake", "take_incomplete"},
+    "Feed": {"attach", "detach"},
+    "ObservableQuery": {
+        *("begin", "decoded", "has_value", "hold", "idle", "left", "let_go", "lock", "renew"),
+        "take_in",
+    },
+    "Owner": {"cleanups", "has_ended", "owned", "parent"},
+    "Phases": {"begin", "rejoin"},
+    "Region": {"everything", "pins"},
+    "Steps": {"begin"},
+}
 # Of every command, or of every one that lists: said once, above the tables.
 SHARED = {"--path", "--json", "--limit"}
 
@@ -78,11 +99,44 @@ def test_the_page_names_no_command_or_option_that_is_not_there() -> None:
         assert options <= there, name
 
 
-@pytest.mark.parametrize("package", ["reactive_sqlite", "smithers"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_in_the_documentation(package: str) -> None:
     public: list[str] = importlib.import_module(package).__all__
     missing = [name for name in public if not _stands_in(name, _every_page())]
     assert not missing, f"in no page of docs/: {missing}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_method_and_field_of_a_public_class_is_in_the_code_of_the_documentation(
+    package: str,
+) -> None:
+    module = importlib.import_module(package)
+    code = _code()
+    missing: dict[str, set[str]] = {}
+    for name in module.__all__:
+        public = getattr(module, name)
+        if inspect.isclass(public):
+            members = _members(public)
+            inner = INNER.get(name.removeprefix("Async"), set()) | INNER.get(name, set())
+            unknown = INNER.get(name, set()) - members
+            assert not unknown, f"{name} has no {sorted(unknown)}: take them out of INNER"
+            bare = {member for member in members - inner if not _stands_in(member, code)}
+            missing |= {name: bare} if bare else {}
+    assert not missing, f"in no code of docs/, and not in INNER: {missing}"
+
+
+def _members(public: type) -> set[str]:
+    """What a class has for its users, but for what it has from classes of other packages."""
+    own = [one for one in public.__mro__ if one.__module__.startswith(PACKAGES)]
+    others = [one for one in public.__mro__ if one not in own]
+    names = {name for one in own for name in vars(one) if not name.startswith("_")}
+    return names - {name for one in others for name in vars(one)}
+
+
+@cache
+def _code() -> str:
+    """The blocks and the spans of code of all pages."""
+    return "\n".join(re.findall(r"^```.*?^```|`[^`]+`", _every_page(), re.MULTILINE | re.DOTALL))
 
 
 def _stands_in(name: str, text: str) -> bool:
