@@ -29,6 +29,7 @@ _SQLITE_OK, _SQLITE_DENY = 0, 1
 
 # The attributes in C, which the properties below cover.
 _text_factory: Any = vars(sqlite3.Connection)["text_factory"]
+_cursor: Callable[..., Any] = sqlite3.Connection.cursor
 _in_transaction: Callable[[Any], bool] = vars(sqlite3.Connection)["in_transaction"].__get__
 
 Action = tuple[Any, ...]
@@ -146,7 +147,7 @@ class Connection(sqlite3.Connection):
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
         if self.closed:
             self._check_open()
-        cursor = super().cursor(Cursor)
+        cursor = _cursor(self, Cursor)
         self.run(cursor, sql, parameters)
         return cursor
 

@@ -91,8 +91,13 @@ class Deliveries:
         while self._queue or self._signals:
             if not self._delivering.acquire(False):
                 return  # whoever has it looks again after letting go
+            relieved = False
             try:
-                relieved = self._rounds()
+                queue = self._queue
+                if len(queue) == 1 and not self._signals and queue[0][0] == get_ident():
+                    queue.popleft()[1].drain()  # nearly always
+                else:
+                    relieved = self._rounds()
             finally:
                 self._delivering.release()
             if relieved:
