@@ -10,7 +10,7 @@ from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changes import ChangeSet, Operation, RowChange
 from reactive_sqlite.delivery import Deliveries
 from reactive_sqlite.region import spelled
-from reactive_sqlite.tracking import INTERNAL, LOG
+from reactive_sqlite.tracking import LOG, is_internal
 from reactive_sqlite.witness import LogReader, Written
 
 _OPERATIONS: dict[int, Operation] = {INSERTED: "insert", UPDATED: "update", DELETED: "delete"}
@@ -71,7 +71,7 @@ class Listeners:
             name = spelled(table.id)
             if table.id == _LOG:
                 self._capture.watch(table, (), ())  # which entries are ours
-            if table.id in INTERNAL and not any(w is not None and name in w for w in wanted):
+            if is_internal(table.id) and not any(w is not None and name in w for w in wanted):
                 continue
             if table.kind in ("table", "virtual") and any(w is None or name in w for w in wanted):
                 self._capture.watch(table, (), (), every_column=True)
@@ -101,7 +101,8 @@ class Listeners:
                 entries = [entry for entry in entries if entry[0] != log]
         touched = {capture.numbers[entry[0]].id for entry in entries}
         if capture.dirty:
-            return ChangeSet(frozenset(map(spelled, touched | (capture.dirty - INTERNAL))), None)
+            touched |= {table for table in capture.dirty if not is_internal(table)}
+            return ChangeSet(frozenset(map(spelled, touched)), None) if touched else None
         if not entries:
             return None
         rows = tuple([_row(capture.numbers[entry[0]], entry) for entry in entries])
@@ -134,7 +135,7 @@ class Listeners:
                 spelled(table.id)
                 for table in self._catalog().tables.values()
                 if table.kind in ("table", "virtual")
-                and table.id not in INTERNAL
+                and not is_internal(table.id)
                 and not table.name.lower().startswith("sqlite_")
             )
         rows = tuple([row for row in rows if row.table in tables])

@@ -19,7 +19,7 @@ from reactive_sqlite.region import TableName
 LOG = "_reactive_log"
 TRACKED = "_reactive_tracked"
 CONSUMERS = "_reactive_consumers"
-INTERNAL: frozenset[TableName] = frozenset(("main", name) for name in (LOG, TRACKED, CONSUMERS))
+_INTERNAL = frozenset((LOG, TRACKED, CONSUMERS))
 
 PREFIX = "_reactive_sqlite_log_"
 KINDS = "iud"
@@ -127,11 +127,16 @@ def shape_of(table: Table) -> Shape:
     )
 
 
+def is_internal(table: TableName) -> bool:
+    """Whether it is a table of the log itself, perhaps of an attached database's."""
+    return table[1] in _INTERNAL
+
+
 def refusal(catalog: Catalog, name: str) -> str | None:
     """Say why a table that exists cannot be tracked; None when it can."""
     table = catalog.find(name)
     assert table is not None
-    if table.id in INTERNAL or table.name.lower().startswith("sqlite_"):
+    if is_internal(table.id) or table.name.lower().startswith("sqlite_"):
         return "it belongs to the database itself"
     if table.schema.lower() == "temp":
         return "it is temporary: no other connection can see it"

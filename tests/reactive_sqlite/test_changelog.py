@@ -176,6 +176,21 @@ def test_the_sqlite3_command_line_is_logged_like_any_program(
     assert logged(db) == [("t", "insert", 3), ("t", "update", 3, 3, {"hb"})]
 
 
+def test_a_program_that_attaches_the_file_is_logged_too(
+    db: Database, path: Path, tmp_path: Path
+) -> None:
+    with Database(tmp_path / "main.db", watch=False) as attaching:
+        attaching["t"].insert({"id": 1}, pk="id")
+        attaching["t"].track()
+        attaching.execute("ATTACH ? AS shop", [str(path)])
+        seen = told_of(attaching)
+        attaching.execute("INSERT INTO shop.t(id) VALUES (3)")
+        attaching.execute("INSERT INTO t(id) VALUES (2)")
+        assert [row.table for changes in seen.values for row in changes.rows] == ["shop.t", "t"]
+        assert logged(attaching) == [("t", "insert", 2)], "each file has its own log"
+    assert logged(db) == [("t", "insert", 3)]
+
+
 def test_what_is_rolled_back_is_not_in_the_log(db: Database, other: sqlite3.Connection) -> None:
     other.executescript("""
         BEGIN; INSERT INTO t(id) VALUES (3); ROLLBACK;
