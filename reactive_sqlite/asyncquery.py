@@ -13,6 +13,7 @@ from reactivex.disposable import Disposable
 from reactive_sqlite.diff import Diff
 from reactive_sqlite.errors import DatabaseClosed, NotReady
 from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.signals.owner import recording
 from reactive_sqlite.waiting import first, newest
 from reactive_sqlite.worker import Worker, post, running_loop
 
@@ -110,7 +111,10 @@ class AsyncObservableQuery(Observable[T]):
         return await first(self, predicate, timeout)
 
     def __await__(self) -> Generator[Any, Any, T]:
-        """Await the current value, and follow the query from then on."""
+        """Await the current value, and follow the query from then on.
+
+        In an asynchronous effect it counts as a read.
+        """
         return self._begin().__await__()
 
     def __aiter__(self) -> AsyncGenerator[T, None]:
@@ -143,7 +147,9 @@ class AsyncObservableQuery(Observable[T]):
                 self._ending = weakref.finalize(self, _dispose_all, holds)
             else:
                 _dispose_all(holds)  # two awaited it at once
-        return await self._worker.run(lambda: self.opened().peek())
+        value = await self._worker.run(lambda: self.opened().peek())
+        # For the effect that awaits it, it is a read like any other.
+        return self._ready()() if recording() and self._ending is not None else value
 
     def _ready(self) -> ObservableQuery[T]:
         if self._query is None or self._ending is None:

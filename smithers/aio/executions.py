@@ -21,6 +21,7 @@ class AsyncExecutions(AsyncFace[Executions]):
     interrupt = awaited(Executions.interrupt)
     complete = awaited(Executions.complete)
     fail = awaited(Executions.fail)
+    finish = awaited(Executions.finish)
     cancel = awaited(Executions.cancel)
     current = awaited(Executions.current)
     get = awaited(Executions.get)

@@ -60,6 +60,7 @@ class Run(Generic[D]):
         self._initial = initial_state
         self._script: Script | None = None
         self._resumed = False
+        self._over = False
         self._frame: Frame | None = None
         self._watch: Watch | None = None
 
@@ -98,13 +99,16 @@ class Run(Generic[D]):
             error.add_note(f"its end was not recorded: {type(further).__name__}: {further}")
         finally:
             frame.context.leave(frame.id)
+            self._over = True
         if watch.terminated and isinstance(error, asyncio.CancelledError):
             raise SystemExit(128 + signal.SIGTERM) from error
 
     @property
     def id(self) -> str:
         """The id of the execution."""
-        return self._entered.id
+        if self._frame is None:
+            return self._entered.id
+        return self._frame.id
 
     @property
     def resumed(self) -> bool:
@@ -188,7 +192,7 @@ class Run(Generic[D]):
         return await human(self._entered, key, prompt, timeout=timeout)
 
     def stop(self, reason: str = "stopped") -> None:
-        """Have the loop under way end after this iteration.
+        """Have the loop under way end after this iteration; with none under way, the next one.
 
         >>> run.stop("the budget is spent")
         """
@@ -201,6 +205,8 @@ class Run(Generic[D]):
     def _entered(self) -> Script:
         if self._script is None:
             raise RuntimeError("enter the run first: `async with db.run(name) as run`")
+        if self._over:
+            raise RuntimeError("the run is over: its block has been left")
         return self._script
 
     def _take(self, db: SmithersDB) -> tuple[Frame, bool, dict[str, Standing]]:
@@ -267,7 +273,7 @@ class Watch:
 def _end(db: SmithersDB, id: str, error: BaseException | None, cancelled: bool) -> None:
     """Record how a run has ended; on the worker."""
     if error is None or (isinstance(error, SystemExit) and not error.code):
-        db.executions.complete(id)
+        db.executions.finish(id)
     elif isinstance(error, asyncio.CancelledError) and cancelled:
         db.executions.cancel(id)
     elif _interrupts(error):

@@ -142,6 +142,19 @@ class Executions:
         text = None if result is None else encode(result, name="the result of an execution")
         self._end(id, "completed", "complete", result=text)
 
+    def finish(self, id: str) -> None:
+        """End an execution as completed, unless it has been ended already.
+
+        >>> db.execution.finish(id)
+        """
+        check_id(id, "execution")
+        self._workspace.check_writable(f"complete execution {id!r}")
+        with self._database.transaction():
+            row = self._database.conn.execute(_STATUS, (id,)).fetchone()
+            if self._ownership.owns(id) or row is None or row[0] not in ENDED:
+                self._ownership_before(id, "complete")
+                self._write_end(id, "completed")
+
     def fail(self, id: str, error: BaseException | str) -> None:
         """End an execution as failed, with an exception or a text; see `complete`.
 

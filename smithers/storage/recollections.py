@@ -104,7 +104,7 @@ class Recalling:
         found. Hits in the key weigh more. What several files hold is ranked in each, and then
         taken in turn.
 
-        >>> [memory.key for memory in db.memories.search("endpoint of the api?")]
+        >>> [memory.key for memory in db.memories.search("the api endpoint?")]
         ['api-endpoint']
         """
         search, narrowed = _read(query), _narrowed(category, scope, limit)

@@ -57,6 +57,19 @@ async def test_what_is_read_after_an_await_counts(db: AsyncSmithersDB) -> None:
     assert runs == [0, 1, 2]
 
 
+async def test_awaiting_a_query_is_a_read(db: AsyncSmithersDB) -> None:
+    seen: list[Any] = []
+
+    async def body() -> None:
+        seen.append(await db.state.observe("phase", "start"))
+        if seen[-1] == "start":
+            await db.state.set("phase", "done")
+
+    async with db.run("w") as run:
+        assert await run.ralph(body) == RalphResult(2, "settled")
+    assert seen == ["start", "done"]
+
+
 async def test_a_memo_between_is_followed_and_an_equal_one_settles(db: AsyncSmithersDB) -> None:
     count, set_count = create_signal(0)
     even = create_memo(lambda: count() % 2 == 0)

@@ -232,3 +232,13 @@ def test_sigterm_is_handled_as_before_when_the_run_is_over(path: Path) -> None:
         assert signal.getsignal(signal.SIGTERM) is before
 
     asyncio.run(script())
+
+
+async def test_a_script_may_end_its_execution_itself_with_a_result(db: AsyncSmithersDB) -> None:
+    async with db.run("w") as run:
+        await db.execution.complete(run.id, {"found": 3})
+    execution = await the_only(db)
+    assert (execution.status, execution.result) == ("completed", {"found": 3})
+    with pytest.raises(RuntimeError, match="the run is over"):
+        await run.step("late", print)
+    assert run.id == execution.id
