@@ -22,7 +22,7 @@ def test_a_program_of_the_readme_can_be_run_again(program: str, tmp_path: Path) 
 
 
 def test_the_workflow_of_the_readme_survives_restarts(tmp_path: Path) -> None:
-    (program,) = [text for text in PROGRAMS if "with create_smithers_db(" in text]
+    (program,) = [text for text in PROGRAMS if "db.run(" in text]
     assert _run(program, tmp_path) == "going on from start\n"
     assert _run(program, tmp_path) == "going on from done\n"
     replay = ["-m", "smithers", "db", "replay", "t1", "--path", ".smithers/review"]
@@ -31,9 +31,10 @@ def test_the_workflow_of_the_readme_survives_restarts(tmp_path: Path) -> None:
 
 
 def test_a_stopped_workflow_begins_with_the_phase_it_was_stopped_in(tmp_path: Path) -> None:
-    (program,) = [text for text in PROGRAMS if "with create_smithers_db(" in text]
+    (program,) = [text for text in PROGRAMS if "db.run(" in text]
     work = next(line for line in program.splitlines() if "the work of this phase" in line)
-    stopped = program.replace(work, f"{work}\n        if phase() == 'review': raise SystemExit(7)")
+    stop = f"{work.partition('pass')[0]}if phase() == 'review': raise SystemExit(7)"
+    stopped = program.replace(work, f"{work}\n{stop}")
     assert _run(stopped, tmp_path, code=7) == "going on from start\n"
     assert _run(program, tmp_path) == "going on from review\n"
 
