@@ -168,7 +168,12 @@ class Interests:
         """Return the only query that one captured row can have changed, or `NOBODY`, where its key
         alone tells; None when it takes `touched` to find out."""
         interest = self.tables.get(capture.id)
-        if interest is None or interest.unpinned or len(interest.pins) != 1:
+        if interest is None or len(interest.pins) != 1:
+            return None
+        columns = capture.changed.get(entry[2]) or capture.columns_of(entry[2])
+        if interest.unpinned and (
+            columns is None or not columns.isdisjoint(interest.by_column.keys())
+        ):
             return None
         for names, of_names in interest.pins.items():
             at = capture.placed.get(names) or capture.places(names)
@@ -182,7 +187,6 @@ class Interests:
                 return NOBODY
             if isinstance(found, dict):
                 break
-            columns = capture.changed.get(entry[2]) or capture.columns_of(entry[2])
             return NOBODY if columns is not None and columns.isdisjoint(found.reads) else found
         return None
 

@@ -179,6 +179,21 @@ def test_what_is_not_proved_is_fetched(db: Database, table: str, observe: Observ
         assert repr(query()) == repr(observe(other)())
 
 
+def test_a_query_without_a_pin_beside_it_is_still_found(db: Database) -> None:
+    column: list[Any] = []
+    total: list[Any] = []
+    db.table("t").observe_column("s", {"id": 1}).subscribe(column.append)
+    db.observe_value("SELECT sum(i) FROM t").subscribe(total.append)
+    for name in "si":
+        db.execute(UPSERT.format(name), (3, 0))
+    fetches = Fetches(db)
+    db.execute(UPSERT.format("s"), (1, "b"))
+    assert fetches.since() == 0, "the sum reads another column"
+    db.execute(UPSERT.format("i"), (1, 11))
+    db.execute(UPSERT.format("s"), (4, "a row more, and so another sum"))
+    assert (column, total[0], total[-1]) == (["a", "b"], 30, 31)
+
+
 def test_a_row_that_a_trigger_writes_again_is_fetched(db: Database) -> None:
     seen: list[Any] = []
     db.execute(
