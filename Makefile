@@ -1,5 +1,8 @@
 # Every target makes the virtual environment it needs, so any of them may be the first command.
 # `make PYTHON=/path/to/python3 …` chooses another interpreter.
+#
+# The wheel of claude-agent-sdk brings Claude Code itself, 400 MB that no test needs; what is built
+# from source drives the one that is installed, and in tests a scripted one.
 
 ifndef PYTHON
 PYTHON := $(shell for name in python3 python3.11 python3.12 python3.13 python3.14 python; do \
@@ -14,6 +17,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FROM_SOURCE := --no-binary claude-agent-sdk
 
 .PHONY: help demo test soak check lint types bench clean
 .DELETE_ON_ERROR:
@@ -65,7 +69,7 @@ $(USER_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
 	@touch $@
 
 $(DEV_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(FROM_SOURCE) --editable '.[dev]'
 	@touch $@ $(USER_STAMP)
 
 $(BENCH_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,7 @@ from smithers.storage.pruning import Pruning
 from smithers.storage.recollections import Recalling
 from smithers.storage.reports import Parameters, Reports
 from smithers.storage.reviews import Reviews
+from smithers.storage.sessions import Sessions
 from smithers.storage.state import StateStore
 from smithers.storage.steps import Steps
 from smithers.storage.tools import Tools
@@ -91,6 +93,27 @@ class Memories(Remembering, Recalling):
         Recalling.__init__(self, shared, shelves)
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What agents do, as rows, with times that a clock of its own tells."""
+
+    agents: Agents
+    tools: Tools
+    sessions: Sessions
+
+
+class Recordings:
+    """Makes a `Recording` for whoever writes what happened a moment ago."""
+
+    def __init__(self, shared: Workspace) -> None:
+        self._shared = shared
+
+    def by(self, clock: Clock) -> Recording:
+        """Return stores that write what `clock` says in the place of the time."""
+        shared = replace(self._shared, clock=clock)
+        return Recording(Agents(shared), Tools(shared), Sessions(shared))
+
+
 class SmithersDB:
     """A workflow database, opened by `create_smithers_db`.
 
@@ -133,6 +156,8 @@ class SmithersDB:
         self.memories = Memories(shared, self._shelves)
         self.approvals = Approvals(shared)
         self.standings = Standings(shared)
+        self.sessions = Sessions(shared)
+        self.recordings = Recordings(shared)
         self._workspace = shared
         self._checks = Checks(shared)
         self._reports = Reports(shared)

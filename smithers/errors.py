@@ -9,6 +9,7 @@
     ├── NoCurrentExecution      nothing runs below which the row could stand
     ├── StepFailed              what a step of a run called raised
     ├── AgentFailed             an agent ended without a result
+    ├── ClaudeMissing           Claude Code, or the library that drives it, is not installed
     ├── ReadOnly                a write on a database opened with read_only=True
     ├── StateTypeError          a stored value is not what its reader can take
     ├── InTransaction           what needs transactions of its own was called inside one
@@ -132,6 +133,13 @@ class AgentFailed(SmithersError):
         super().__init__(f"agent {id!r} failed: {reason}")
         self.id = id
         self.reason = reason
+
+
+class ClaudeMissing(SmithersError):
+    """Claude Code cannot be run here; nothing was recorded. The message says what to install."""
+
+    def __init__(self, missing: str, instead: str = "") -> None:
+        super().__init__(f'{missing}: pip install "smithers-py[claude]" brings it{instead}')
 
 
 class ReadOnly(SmithersError):

@@ -11,10 +11,15 @@ def error_text(error: object) -> str:
     Raises TypeError for anything else. What UTF-8 cannot write, and NUL, is escaped.
     """
     if isinstance(error, BaseException):
-        return _writable(_described(error))
+        return writable(_described(error))
     if isinstance(error, str):
-        return _writable(error)
+        return writable(error)
     raise TypeError(f"an error is an exception or a str, not {type(error).__name__}")
+
+
+def writable(text: str) -> str:
+    """Escape what UTF-8 cannot write, and NUL."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _described(error: BaseException) -> str:
@@ -27,7 +32,3 @@ def _described(error: BaseException) -> str:
     if error.__traceback__ is None and error.__cause__ is None and error.__context__ is None:
         return head
     return f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}"
-
-
-def _writable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -132,7 +132,10 @@ SQL_ROOMS = (
     *("smithers.workspace", "smithers.parents", "smithers.rows", "smithers.shelves"),
 )
 PRINTING_ROOMS = ("smithers.cli", "smithers.demo")
-HEAVY = ("click", "pydantic", "reactivex", "rich", "sqlglot", "sqlite_utils", "watchfiles")
+HEAVY = (
+    *("anyio", "claude_agent_sdk", "click", "mcp", "pydantic", "reactivex", "rich", "sqlglot"),
+    *("sqlite_utils", "watchfiles"),
+)
 
 SQL = re.compile(
     r"""\s*(

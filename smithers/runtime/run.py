@@ -9,20 +9,27 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from smithers.codec import check_text
 from smithers.context import Frame
 from smithers.db import SmithersDB
 from smithers.errors import OwnershipLost
-from smithers.records import Approval, Execution, RalphResult
+from smithers.records import AgentResult, Approval, Execution, RalphResult
+from smithers.runtime.agents import AgentCall, OnFinished, agent
+from smithers.runtime.claude import DEFAULT_MODEL, claude
 from smithers.runtime.host import Host
 from smithers.runtime.human import human
 from smithers.runtime.parallel import parallel
 from smithers.runtime.ralph import Body, ralph
+from smithers.runtime.runners import AgentRunner
 from smithers.runtime.script import Script
 from smithers.runtime.steps import phase, step
+from smithers.runtime.tracking import OnTool
 from smithers.storage.places import Standing
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import ClaudeAgentOptions
 
 D = TypeVar("D")
 _CUT_OFF = "cut off: the run that began it has ended"
@@ -162,6 +169,98 @@ class Run(Generic[D]):
         return await ralph(
             self._entered, body, max_iterations=max_iterations, until=until, wait=wait
         )
+
+    async def claude(
+        self,
+        prompt: str,
+        *,
+        model: str = DEFAULT_MODEL,
+        system_prompt: str | None = None,
+        output_type: Any = None,
+        on_finished: OnFinished | None = None,
+        on_tool: OnTool | None = None,
+        key: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  (the contract's)
+        max_turns: int | None = None,
+        max_cost_usd: float | None = None,
+        retries: int = 0,
+        options: ClaudeAgentOptions | None = None,
+    ) -> AgentResult:
+        """Run Claude Code on a prompt once, also if the run is resumed; return what it came to.
+
+        Needs the extra `claude`. What it says and does, tools and agents of its own included, is
+        recorded as it happens. `output_type`, a pydantic model or any type that has a schema,
+        makes `structured` one of that type. `on_tool(call)` is told each tool call that has ended,
+        `on_finished(result)` the result; both may be async. `timeout`, in seconds, is for all
+        attempts together; `retries` more of them follow a failure that may pass, each with a row
+        of its own in the session of the last. What passes `max_cost_usd` is stopped. `options` is
+        a ClaudeAgentOptions, for all else; what is said here comes first.
+
+        A resumed run gets the recorded result, and tells `on_finished` unless that is known to
+        have come to its end; an agent that was cut off goes on with its session. `key` tells it
+        apart, else its prompt, model and system prompt do.
+
+        Raises AgentFailed for a failure, a limit, a time-out or an answer of another type;
+        ClaudeMissing where it cannot be run, with nothing recorded.
+
+        >>> (await run.claude("Fix the failing test.", max_turns=20)).output
+        'Fixed: the fixture was stale.'
+        """
+        call = AgentCall(
+            prompt=prompt,
+            model=model,
+            system_prompt=system_prompt,
+            output_type=output_type,
+            on_finished=on_finished,
+            on_tool=on_tool,
+            key=key,
+            timeout=timeout,
+            retries=retries,
+        )
+        return await claude(
+            self._entered,
+            call,
+            cwd=cwd,
+            max_turns=max_turns,
+            max_cost_usd=max_cost_usd,
+            options=options,
+        )
+
+    async def agent(
+        self,
+        runner: AgentRunner,
+        prompt: str,
+        *,
+        model: str | None = None,
+        system_prompt: str | None = None,
+        output_type: Any = None,
+        on_finished: OnFinished | None = None,
+        on_tool: OnTool | None = None,
+        key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  (the contract's)
+        retries: int = 0,
+    ) -> AgentResult:
+        """Run any other agent on a prompt, recorded, limited and found again as `claude` is.
+
+        `runner` does the work, a CommandRunner for instance; `model` is what the row says of it,
+        by default what the runner says. With `output_type` an answer that is text is read as JSON.
+
+        >>> (await run.agent(CommandRunner(["llm"]), "Say hello.")).output
+        'Hello!'
+        """
+        call = AgentCall(
+            prompt=prompt,
+            model=runner.model if model is None else model,
+            system_prompt=system_prompt,
+            output_type=output_type,
+            on_finished=on_finished,
+            on_tool=on_tool,
+            key=key,
+            timeout=timeout,
+            retries=retries,
+        )
+        return await agent(self._entered, runner, call)
 
     async def parallel(self, *awaitables: Awaitable[Any]) -> list[Any]:
         """Await coroutines at once; return their results in the order of the arguments.

@@ -34,7 +34,12 @@ TABLES = (
 )
 # What is no table for users and still belongs to what the database holds. Leases do not: they say
 # which process of this machine is at work.
-INTERNAL_TABLES = ("_smithers_baseline", "_smithers_places", "_smithers_approvals")
+INTERNAL_TABLES = (
+    "_smithers_baseline",
+    "_smithers_places",
+    "_smithers_approvals",
+    "_smithers_sessions",
+)
 
 # Every step from an empty file to the present schema. One that has been released never changes.
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (

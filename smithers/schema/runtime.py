@@ -1,4 +1,8 @@
-"""Where a workflow script stands: which rows its steps, phases and loops have, and its gates."""
+"""Where a workflow script stands: which rows its steps, phases and loops have, its gates, sessions.
+
+A session of a model goes on in the next run, and with it the total of its cost that the model
+keeps: what one agent has cost is the difference of two of them.
+"""
 
 from __future__ import annotations
 
@@ -37,5 +41,11 @@ RUNTIME = (
     """
     CREATE INDEX _smithers_approvals_pending ON _smithers_approvals (key)
     WHERE status = 'pending'
+    """,
+    """
+    CREATE TABLE _smithers_sessions (
+        session_id TEXT NOT NULL PRIMARY KEY,
+        cost_usd REAL NOT NULL CHECK (cost_usd >= 0)
+    ) WITHOUT ROWID
     """,
 )
