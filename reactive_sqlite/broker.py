@@ -582,7 +582,7 @@ class Broker:
         if self.connection.read_only:
             return  # nothing here can write
         source.one_row = self.regions.one_row(source, region)
-        carried = source.one_row.columns if source.one_row is not None else ()
+        carried = source.one_row.carried if source.one_row is not None else ()
         for id, columns in region.tables.items():
             table = self.regions.catalog.tables.get(id)
             if table is not None:

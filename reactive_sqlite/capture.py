@@ -331,6 +331,8 @@ class Capture:
 
     def _record(self, *entry: Any) -> None:
         # Called by SQLite inside the user's statement: it must not raise.
+        if self._overflowed and entry[0] in self._overflowed:
+            return
         entries = self.entries
         if not entries and self._carrying:
             # Asked here, where the write lock is held: nobody else's commit comes before this one,
@@ -339,9 +341,9 @@ class Capture:
                 self.elsewhere = self._elsewhere()
             except Exception:
                 self.elsewhere = True  # then nothing is taken from this entry
-        if len(entries) < _CARRYING and not self._overflowed:
+        if len(entries) < _CARRYING:
             entries.append(entry)
-        elif entry[0] not in self._overflowed:
+        else:
             entries.append(self.numbers[entry[0]].without_carried(entry))
             if len(entries) >= ROW_LIMIT:
                 self._collapse()

@@ -22,12 +22,13 @@ class OneRow:
     for everything else.
     """
 
-    __slots__ = ("_carries", "_places", "columns")
+    __slots__ = ("_captured", "_places", "carried", "columns")
 
-    def __init__(self, columns: tuple[str, ...]) -> None:
+    def __init__(self, columns: tuple[str, ...], key: tuple[str, ...]) -> None:
         self.columns = columns
-        self._carries: tuple[str, ...] | None = None
-        self._places: tuple[int, ...] = ()
+        self.carried = tuple([name for name in columns if name not in key])
+        self._captured: tuple[str, ...] | None = None
+        self._places: tuple[tuple[int, bool], ...] = ()
 
     def rows(self, entry: Entry, capture: TableCapture) -> list[tuple[Any, ...]] | None:
         """Return the query's rows after the only captured change, of the row that it is pinned to;
@@ -35,19 +36,19 @@ class OneRow:
         kind = entry[1]
         if kind == DELETED:
             return []
-        width = len(capture.captured)
+        if capture.captured is not self._captured and not self._find(capture):
+            return None
+        new = 0
         if kind == UPDATED:
             if entry[2] & 1:
                 return None  # another key: whether this row came or left is for a fetch to tell
-            width += width
-        if capture.carries is not self._carries:
-            if not set(self.columns) <= set(capture.carries):
-                return None
-            self._carries = capture.carries
-            self._places = tuple([3 + capture.carries.index(name) for name in self.columns])
+            new = len(capture.captured)
         values: list[Any] = []
-        for place in self._places:
-            value = entry[width + place]
+        for place, carried in self._places:
+            value = entry[new + place]
+            if not carried:
+                values.append(value)
+                continue
             if value.__class__ is bytes:
                 try:
                     value = value.decode()
@@ -58,11 +59,27 @@ class OneRow:
             values.append(value)
         return [tuple(values)]
 
+    def _find(self, capture: TableCapture) -> bool:
+        """Note where an entry of the triggers as installed has the columns; False if it has not."""
+        captured, carries = capture.captured, capture.carries
+        if not {*self.columns} <= {*captured, *carries}:
+            return False
+        self._captured = captured
+        self._places = tuple(
+            [
+                (3 + captured.index(name), False)
+                if name in captured
+                else (3 + len(captured) + carries.index(name), True)
+                for name in self.columns
+            ]
+        )
+        return True
+
 
 def one_row(
     catalog: Catalog, region: Region, selected: tuple[str, ...], pins: int
-) -> tuple[str, ...] | None:
-    """Return the columns whose new values answer a query, None when it has to be fetched.
+) -> OneRow | None:
+    """Return how captured rows answer a query, None when it has to be fetched.
 
     Args:
         selected: the columns that it selects, in order, or `EVERY_COLUMN`.
@@ -81,7 +98,9 @@ def one_row(
         return None
     # A BEFORE trigger may write the same row, and what the statement itself then does to it can
     # look like no change at all, so that it is not captured.
-    return columns if table.only_after_triggers and catalog.is_utf8 else None
+    if not (table.only_after_triggers and catalog.is_utf8):
+        return None
+    return OneRow(columns, tuple(key))
 
 
 def _lower(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -82,11 +82,11 @@ class Regions:
         """Return how a captured row answers the query; None when it has to be fetched."""
         if source.selected is None or source.given_pins is None:
             return None
-        columns = one_row(self.catalog, region, source.selected, len(source.given_pins))
-        if columns is None:
+        made = one_row(self.catalog, region, source.selected, len(source.given_pins))
+        if made is None:
             return None
         table = next(iter(region.tables))
-        return self._one_rows.setdefault((*table, *columns), OneRow(columns))
+        return self._one_rows.setdefault((*table, *made.columns), made)
 
     def key_columns(self, region: Region | None) -> set[str]:
         """Return the primary key of the one table that a region is of, else nothing."""

@@ -349,6 +349,16 @@ def test_a_query_may_be_let_go_while_a_value_is_decoded(db: Database) -> None:
     assert len(db.broker.live) == 1
 
 
+def test_a_large_load_asks_nothing_for_each_row(db: Database) -> None:
+    run: list[str] = []
+    db.table("t").observe_column("i", {"id": 1}).subscribe()
+    db.table("t").observe_column("i", {"id": 2}).subscribe()
+    db.conn.set_trace_callback(run.append)
+    db.conn.executemany(UPSERT.format("i"), [(number, 1) for number in range(12_000)])
+    db.conn.set_trace_callback(None)
+    assert sum("data_version" in statement for statement in run) < 10
+
+
 def test_large_values_are_not_kept_for_a_whole_transaction(db: Database) -> None:
     db.table("t").observe_column("s", {"id": 1}).subscribe()
     with db.transaction():
