@@ -81,6 +81,7 @@ ROWS = {
     "smithers.dumpfile": 7,  # the lines of the file that a database is dumped to
     "smithers.projects": 7,  # which project a database belongs to, and where memories are shared
     "smithers.files": 7,  # files and directories made for this user alone
+    "smithers.jsontext": 7,  # values as JSON text that every reader takes
     "smithers.search": 7,  # the words of what somebody searches for
     "smithers.schema": 8,
     "smithers.context": 8,

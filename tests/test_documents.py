@@ -49,7 +49,8 @@ class Block:
 @pytest.mark.parametrize("document", RUN, ids=[str(path.relative_to(ROOT)) for path in RUN])
 def test_the_code_and_the_commands_of_a_document_work(document: Path, tmp_path: Path) -> None:
     blocks = _blocks(document)
-    script = tmp_path / f"{document.stem}.py"
+    # Not the name of the page alone, which may be that of a library.
+    script = tmp_path / f"{document.stem}_page.py"
     script.write_text(_script(blocks), encoding="utf-8")
     _run([sys.executable, "-W", "error", str(script)], tmp_path)
     for block in blocks:

@@ -14,9 +14,11 @@ import click
 from smithers.cli.check import check
 from smithers.cli.demo import demo
 from smithers.cli.executions import cancel, current, execution, executions
+from smithers.cli.mcp import mcp
 from smithers.cli.memories import memories
 from smithers.cli.parts import agents, phases, steps, tools
 from smithers.cli.queries import query, stats
+from smithers.cli.run import run
 from smithers.cli.state import delete, history, replay, set_value, state
 from smithers.cli.transfer import export, import_, prune
 from smithers.cli.vcs import commits, reviews
@@ -147,4 +149,5 @@ def _discard_output() -> None:
 for _commands in SECTIONS.values():
     for _command in _commands:
         db.add_command(_command)
-cli.add_command(demo)
+for _command in (run, mcp, demo):
+    cli.add_command(_command)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from smithers.jsontext import json_text
 from smithers.records import Transition
 
 ABSENT = "-"
@@ -19,23 +20,17 @@ HARMLESS = frozenset("\u200c\u200d")
 
 _UNITS = ("KB", "MB", "GB", "TB")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Python's words for what JSON has no word for, where they do not stand inside a string.
-_NOT_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|(-?)Infinity|NaN')
 
 
 def print_json(value: Any) -> None:
-    """Print one value as one line of JSON.
-
-    Bytes become the text of their hexadecimal digits. Infinity is `9e999`, as SQLite writes it: a
-    number that every reader of JSON takes, and most read as infinity. What is no number is null.
-    """
+    """Print one value as one line of JSON, as `json_text` writes it."""
     # ASCII, so that every terminal and every pipe takes it.
-    click.echo(_json(value, ascii_only=True))
+    click.echo(json_text(value, ascii_only=True))
 
 
 def shown_value(value: Any) -> str:
     """Write a value as JSON for the eye."""
-    text = _json(value, ascii_only=False)
+    text = json_text(value, ascii_only=False)
     # What is not printable can only stand inside of strings here.
     return text if text.isprintable() else "".join(map(_escaped, text))
 
@@ -138,28 +133,6 @@ def _is_printable(mark: str) -> bool:
 
 def _escaped(mark: str) -> str:
     return mark if _is_printable(mark) else json.dumps(mark)[1:-1]
-
-
-def _json(value: Any, *, ascii_only: bool) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=ascii_only, default=_plain, allow_nan=False)
-    except ValueError:
-        text = json.dumps(value, ensure_ascii=ascii_only, default=_plain)
-        return _NOT_FINITE.sub(_finite, text)
-
-
-def _finite(found: re.Match[str]) -> str:
-    if found[0].startswith('"'):
-        return found[0]
-    return "null" if found[0] == "NaN" else f"{found[1]}9e999"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def _local(moment: datetime) -> str:

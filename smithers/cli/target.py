@@ -73,6 +73,14 @@ def open_for_writing(path: str | None, *, create: bool = False) -> SmithersDB:
     return create_smithers_db(file.parent if create and not file.exists() else file, watch=False)
 
 
+def place_for(path: str | None, default: Path) -> Path:
+    """Tell where the database of a workflow is that is to run, be it there yet or not."""
+    named = path or os.environ.get(VARIABLE) or str(default)
+    if locate(named) is None:
+        raise CannotOpen(named, "no other program can see a database in memory")
+    return Path(named)
+
+
 def _existing(path: str | None) -> Path:
     named = path or os.environ.get(VARIABLE)
     if named is None:

@@ -59,11 +59,17 @@ def print_parts(parts: Sequence[Part]) -> None:
     width = shutil.get_terminal_size().columns
     screen = io.StringIO()
     console = Console(file=screen, width=width, highlight=False, force_terminal=True)
+    for line in tree_lines(parts, width):
+        console.print(line, no_wrap=True, crop=True)
+    click.echo(screen.getvalue().rstrip("\n"))
+
+
+def tree_lines(parts: Sequence[Part], width: int) -> Iterator[Text]:
+    """Draw the tree, a line for each part, none wider than a terminal."""
     for lead, part, is_last in _walk(parts):
         line = _line(part, lead + ("└─ " if is_last else "├─ "))
         line.truncate(width, overflow="ellipsis")
-        console.print(line, no_wrap=True, crop=True)
-    click.echo(screen.getvalue().rstrip("\n"))
+        yield line
 
 
 def _walk(parts: Sequence[Part]) -> Iterator[tuple[str, Part, bool]]:

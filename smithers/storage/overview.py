@@ -4,26 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from smithers.rows import moment
+from reactive_sqlite.observation import ObservableQuery
+from smithers.rows import moment, moment_or_none
 from smithers.workspace import WorkflowDatabase
 
 PartKind = Literal["phase", "step", "agent", "tool"]
 
 # Of a prompt, a summary or an error; whole ones stand in the rows.
 _FEW = 400
-# (its kind, its name, the text that tells most, the ids it stands below, what it has spent)
+# (its kind, its table, its name, the text that tells most, the phase, step and agent it stands
+# below, what it has spent: tokens, dollars, and its count)
 _KINDS = (
-    ("phase", "phases", "name", "NULL", "NULL, NULL, NULL", "0, 0.0, iteration"),
-    ("step", "steps", "name", "NULL", "phase_id, NULL, NULL", "0, 0.0, 0"),
+    ("phase", "phases", "name", "NULL", ("NULL", "NULL", "NULL"), ("0", "0.0", "iteration")),
+    ("step", "steps", "name", "NULL", ("phase_id", "NULL", "NULL"), ("0", "0.0", "0")),
     (
-        *("agent", "agents", "model", "prompt", "phase_id, step_id, parent_agent_id"),
-        "tokens_input + tokens_output, cost_usd, "
-        "(SELECT count(*) FROM tool_calls WHERE agent_id = agents.id)",
+        *("agent", "agents", "model", "prompt", ("phase_id", "step_id", "parent_agent_id")),
+        (
+            *("tokens_input + tokens_output", "cost_usd"),
+            "(SELECT count(*) FROM tool_calls WHERE agent_id = agents.id)",
+        ),
     ),
-    ("tool", "tool_calls", "name", "coalesce(summary, input)", "NULL, NULL, agent_id", "0, 0.0, 0"),
+    (
+        *("tool", "tool_calls", "name", "coalesce(summary, input)"),
+        *(("NULL", "NULL", "agent_id"), ("0", "0.0", "0")),
+    ),
 )
+# The select list, in the order of `_part`; every column has a name of its own, since rows that
+# are observed are dicts.
+_COLUMNS = """
+    '{kind}' AS kind, id, {phase} AS phase, {step} AS step, {agent} AS agent, {name} AS name,
+    substr({text}, 1, :few) AS text, status, substr(error, 1, :few) AS error, started_at,
+    completed_at, duration_ms, {tokens} AS tokens, {cost} AS cost, {count} AS count,
+    {rank} AS rank, seq
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +58,7 @@ class Part:
     status: str
     error: str | None
     started_at: datetime
+    completed_at: datetime | None
     duration_ms: int | None
     tokens: int
     cost_usd: float
@@ -63,28 +79,60 @@ class Overview:
         """List what runs: phases, steps, agents and tool calls."""
         return self._parts(execution_id, _RUNNING, limit)
 
+    def observe(
+        self, execution_id: str, *, limit: int | None = None
+    ) -> ObservableQuery[list[Part]]:
+        """Observe everything, and the tool calls that run."""
+        rows = self._database.observe(_LIVE, _values(execution_id, limit))
+        return rows.decoded(lambda found: [_part(*row.values()) for row in found])
+
     def _parts(self, execution_id: str, sql: str, limit: int | None) -> list[Part]:
-        values = {"id": execution_id, "few": _FEW, "limit": -1 if limit is None else limit}
-        return [_part(*row) for row in self._database.conn.execute(sql, values)]
+        found = self._database.conn.execute(sql, _values(execution_id, limit))
+        return [_part(*row) for row in found]
 
 
-def _select(only: str, *kinds: str) -> str:
-    each = [
-        f"""
-        SELECT * FROM (
-            SELECT '{kind}' AS kind, id, {above}, {name}, substr({text}, 1, :few), status,
-                substr(error, 1, :few), started_at, duration_ms, {spent}, {rank} AS rank, seq
-            FROM {table} WHERE execution_id = :id {only} ORDER BY seq DESC LIMIT :limit
+def _values(execution_id: str, limit: int | None) -> dict[str, Any]:
+    return {"id": execution_id, "few": _FEW, "limit": -1 if limit is None else limit}
+
+
+def _selects(only: str, *kinds: str) -> list[str]:
+    selects: list[str] = []
+    for rank, (kind, table, name, text, above, spent) in enumerate(_KINDS):
+        if kind not in kinds:
+            continue
+        phase, step, agent = above
+        tokens, cost, count = spent
+        columns = _COLUMNS.format(
+            kind=kind,
+            name=name,
+            text=text,
+            phase=phase,
+            step=step,
+            agent=agent,
+            tokens=tokens,
+            cost=cost,
+            count=count,
+            rank=rank,
         )
-        """
-        for rank, (kind, table, name, text, above, spent) in enumerate(_KINDS)
-        if kind in kinds
-    ]
-    return f"{' UNION ALL '.join(each)} ORDER BY started_at, rank, seq"
+        selects.append(
+            f"""
+            SELECT * FROM (
+                SELECT {columns} FROM {table} WHERE execution_id = :id {only}
+                ORDER BY seq DESC LIMIT :limit
+            )
+            """
+        )
+    return selects
 
 
-_ALL = _select("", "phase", "step", "agent")
-_RUNNING = _select("AND status = 'running'", "phase", "step", "agent", "tool")
+def _together(*selects: str) -> str:
+    return f"{' UNION ALL '.join(selects)} ORDER BY started_at, rank, seq"
+
+
+_RUNS = "AND status = 'running'"
+_ALL = _together(*_selects("", "phase", "step", "agent"))
+_RUNNING = _together(*_selects(_RUNS, "phase", "step", "agent", "tool"))
+_LIVE = _together(*_selects("", "phase", "step", "agent"), *_selects(_RUNS, "tool"))
 
 
 def _part(
@@ -98,6 +146,7 @@ def _part(
     status: str,
     error: str | None,
     started_at: str,
+    completed_at: str | None,
     duration_ms: int | None,
     tokens: int,
     cost_usd: float,
@@ -113,6 +162,7 @@ def _part(
         status=status,
         error=error,
         started_at=moment(started_at),
+        completed_at=moment_or_none(completed_at),
         duration_ms=duration_ms,
         tokens=tokens,
         cost_usd=cost_usd,
