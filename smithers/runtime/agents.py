@@ -155,7 +155,7 @@ class _Calling:
     async def _attempt(self, session_id: str | None, trouble: str | None) -> Agent:
         """Run it once, in a row of its own; return the row when it is completed."""
         script, call = self._script, self._call
-        frame = await script.host.transact(self._begin)
+        frame = await script.begin(self._begin)
         standing = Standing("agent", frame.id)
         script.note(self._place, standing)
         recorder = AgentRecorder(script.host, frame, call.on_tool)
@@ -190,8 +190,9 @@ class _Calling:
 
     def _begin(self, db: SmithersDB) -> Frame:
         call = self._call
-        frame = db.agents.begin(call.prompt, call.model, call.system_prompt)
-        db.standings.put(self._script.id, str(self._place), Standing("agent", frame.id))
+        id = self._script.id
+        frame = db.agents.begin(call.prompt, call.model, call.system_prompt, execution_id=id)
+        db.standings.put(id, str(self._place), Standing("agent", frame.id))
         return frame
 
     async def _outcome(

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from smithers.codec import check_text
 from smithers.context import Frame
 from smithers.db import SmithersDB
-from smithers.errors import OwnershipLost
+from smithers.errors import ExecutionBusy, OwnershipLost
+from smithers.process import this_process
 from smithers.records import AgentResult, Approval, Execution, RalphResult
 from smithers.runtime.agents import AgentCall, OnFinished, agent
 from smithers.runtime.claude import DEFAULT_MODEL, claude
+from smithers.runtime.groups import to_the_end
 from smithers.runtime.host import Host
 from smithers.runtime.human import human
 from smithers.runtime.parallel import parallel
@@ -59,6 +61,8 @@ class Run(Generic[D]):
         initial_state: Mapping[str, Any] | None = None,
     ) -> None:
         check_text(name, "the name of a run")
+        if not isinstance(resume, bool | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"resume is True, False, 'failed' or an id, not {resume!r}")
         self.db = db
         self._host_of = host
         self._name = name
@@ -67,15 +71,25 @@ class Run(Generic[D]):
         self._initial = initial_state
         self._script: Script | None = None
         self._resumed = False
-        self._over = False
+        self._begun = self._over = False
         self._frame: Frame | None = None
         self._watch: Watch | None = None
 
     # -- life ------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Run[D]:
+        if self._begun:
+            raise RuntimeError("a run is entered once: call `db.run` again")
         host = self._host_of()
-        frame, self._resumed, standings = await host.call(self._take)
+        self._begun = True
+        taken: list[tuple[Frame, dict[str, Standing]]] = []
+        try:
+            await to_the_end(host.call(lambda db: taken.append(self._take(db))))
+        except asyncio.CancelledError:
+            if taken:
+                await to_the_end(host.call(lambda db: _interrupt(db, taken[0][0].id)))
+            raise
+        ((frame, standings),) = taken
         frame.enter()
         self._frame = frame
         self._script = Script(host, frame.id, standings)
@@ -92,10 +106,14 @@ class Run(Generic[D]):
         assert watch is not None and frame is not None
         watch.close()
         script = self._entered
-        try:
+
+        async def end() -> None:
             if not _interrupts(error):
                 await script.settle()
             await script.host.call(lambda db: _end(db, frame.id, error, watch.cancelled))
+
+        try:
+            await to_the_end(end())
         except OwnershipLost as lost:
             if error is None:
                 raise
@@ -308,22 +326,32 @@ class Run(Generic[D]):
             raise RuntimeError("the run is over: its block has been left")
         return self._script
 
-    def _take(self, db: SmithersDB) -> tuple[Frame, bool, dict[str, Standing]]:
+    def _take(self, db: SmithersDB) -> tuple[Frame, dict[str, Standing]]:
         """Resume the execution that is to be, else start one; on the worker."""
+        with db.transaction():
+            frame = self._retake(db)
+            if frame is not None:
+                db.standings.cut_off(frame.id, _CUT_OFF)
+                standings = db.standings.all(frame.id)
+            else:
+                frame = db.executions.begin(self._name, self._file_path)
+                standings = {}
+                if self._initial:
+                    frame.enter()  # in this call only: the worker has a copy of the context
+                    db.state.set_many(self._initial, _INITIAL)
+        db.standings.scripts.add(frame.id)
+        return frame, standings
+
+    def _retake(self, db: SmithersDB) -> Frame | None:
         frame: Frame | None = None
         if isinstance(self._resume, str) and self._resume != "failed":
+            if self._resume in db.standings.scripts:
+                raise ExecutionBusy(self._resume, f"{this_process()}, in this very process")
             frame = db.executions.retake(self._resume, failed=True)
         elif self._resume:
             frame = db.executions.take_incomplete(self._name, failed=self._resume == "failed")
-        if frame is not None:
-            db.standings.cut_off(frame.id, _CUT_OFF)
-            return frame, True, db.standings.all(frame.id)
-        with db.transaction():
-            frame = db.executions.begin(self._name, self._file_path)
-            if self._initial:
-                frame.enter()  # in this call only: the worker has a copy of the context
-                db.state.set_many(self._initial, _INITIAL)
-        return frame, False, {}
+        self._resumed = frame is not None
+        return frame
 
 
 class Watch:
@@ -371,16 +399,23 @@ class Watch:
 
 def _end(db: SmithersDB, id: str, error: BaseException | None, cancelled: bool) -> None:
     """Record how a run has ended; on the worker."""
+    db.standings.scripts.discard(id)
     if error is None or (isinstance(error, SystemExit) and not error.code):
         db.executions.finish(id)
     elif isinstance(error, asyncio.CancelledError) and cancelled:
         db.executions.cancel(id)
     elif _interrupts(error):
-        with db.transaction():
-            db.standings.cut_off(id, "cut off: the run was interrupted")
-            db.executions.interrupt(id)
+        _interrupt(db, id)
     else:
         db.executions.fail(id, error)
+
+
+def _interrupt(db: SmithersDB, id: str) -> None:
+    """Leave a run to be resumed; on the worker."""
+    db.standings.scripts.discard(id)
+    with db.transaction():
+        db.standings.cut_off(id, "cut off: the run was interrupted")
+        db.executions.interrupt(id)
 
 
 def _interrupts(error: BaseException | None) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 from smithers.context import Frame
 from smithers.db import SmithersDB
+from smithers.runtime.groups import to_the_end
 from smithers.runtime.host import Host
 from smithers.runtime.place import Place, Places
 from smithers.storage.places import Standing
@@ -58,8 +61,26 @@ class Script:
         """Remember what now stands in a place, once it is written."""
         self._standings[str(place)] = standing
 
+    async def begin(self, begin: Callable[[SmithersDB], Frame]) -> Frame:
+        """Begin a row, as one transaction, and return its frame, to be entered.
+
+        Where the script is cancelled meanwhile, the row is left as if it had been entered.
+        """
+        frames: list[Frame] = []
+        try:
+            await to_the_end(self.host.transact(lambda db: frames.append(begin(db))))
+        except asyncio.CancelledError as error:
+            for frame in frames:
+                self.leave(frame, error)
+            raise
+        return frames[0]
+
+    async def end(self, end: Callable[[SmithersDB], Any]) -> None:
+        """Have the end of a row recorded, also where the script is cancelled meanwhile."""
+        await to_the_end(self.host.call(end))
+
     def leave(self, frame: Frame, error: BaseException) -> None:
-        """Leave a step or a phase that a cancellation takes the script out of.
+        """Leave a row that a cancellation takes the script out of.
 
         Whether it has failed is not known yet: when the whole run is interrupted it goes on there
         later, otherwise the script goes on elsewhere now, and `settle` has it failed.
@@ -71,7 +92,7 @@ class Script:
         """Have what a cancellation took the script out of failed."""
         if self._left:
             left, self._left = self._left, []
-            await self.host.transact(lambda db: _fail_all(db, left))
+            await to_the_end(self.host.transact(lambda db: _fail_all(db, left)))
 
     async def put(self, place: Place, standing: Standing) -> None:
         """Write what now stands in a place."""
@@ -81,5 +102,9 @@ class Script:
 
 def _fail_all(db: SmithersDB, left: list[Left]) -> None:
     for frame, error in left:
-        rows = db.steps if frame.kind == "step" else db.phases
-        rows.leave(frame.id, error)
+        leave = {
+            "agent": db.agents.leave,
+            "phase": db.phases.leave,
+            "step": db.steps.leave,
+        }[frame.kind]
+        leave(frame.id, error)

@@ -33,12 +33,12 @@ async def step(
             return row.result
 
     def begin(db: SmithersDB) -> Frame:
-        frame = db.steps.begin(name)
+        frame = db.steps.begin(name, execution_id=script.id)
         db.standings.put(script.id, str(place), Standing("step", frame.id))
         return frame
 
     await script.settle()
-    frame = await script.host.transact(begin)
+    frame = await script.begin(begin)
     script.note(place, Standing("step", frame.id))
     frame.enter()
     try:
@@ -55,7 +55,7 @@ async def step(
     except BaseException as error:
         script.leave(frame, error)
         raise
-    await script.host.call(lambda db: db.steps.complete(frame.id, plain))
+    await script.end(lambda db: db.steps.complete(frame.id, plain))
     return plain
 
 
@@ -72,11 +72,11 @@ async def phase(script: Script, name: str) -> AsyncGenerator[str]:
     if frame is None:
 
         def begin(db: SmithersDB) -> Frame:
-            begun = db.phases.begin(name, place.iteration)
+            begun = db.phases.begin(name, place.iteration, execution_id=script.id)
             db.standings.put(script.id, str(place), Standing("phase", begun.id))
             return begun
 
-        frame = await script.host.transact(begin)
+        frame = await script.begin(begin)
         script.note(place, Standing("phase", frame.id))
     entered = frame
     entered.enter()
@@ -89,7 +89,7 @@ async def phase(script: Script, name: str) -> AsyncGenerator[str]:
     except BaseException as error:
         script.leave(entered, error)
         raise
-    await script.host.call(lambda db: db.phases.leave(entered.id))
+    await script.end(lambda db: db.phases.leave(entered.id))
 
 
 def _is_refusal(error: Exception, name: str) -> bool:
@@ -105,6 +105,6 @@ async def _end(script: Script, frame: Frame, error: Exception) -> None:
         rows.leave(frame.id, error)
 
     try:
-        await script.host.call(end)
+        await script.end(end)
     except Exception as further:
         error.add_note(f"the {frame.kind} could not be ended: {type(further).__name__}: {further}")

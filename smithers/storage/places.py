@@ -49,9 +49,14 @@ class Standing:
 
 
 class Standings:
-    """What stands in the places of executions; written below their leases."""
+    """What stands in the places of executions; written below their leases.
+
+    Attributes:
+        scripts: the executions in which a script of this handle runs now.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
+        self.scripts: set[str] = set()
         self._workspace = workspace
         self._database = workspace.database
 

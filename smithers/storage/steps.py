@@ -56,11 +56,16 @@ class Steps:
         """
         return self.begin(name, phase_id=phase_id).enter()
 
-    def begin(self, name: str, *, phase_id: str | None = None) -> Frame:
-        """Start a step as `start` does, without letting it run in this context."""
+    def begin(
+        self, name: str, *, phase_id: str | None = None, execution_id: str | None = None
+    ) -> Frame:
+        """Start a step as `start` does, without letting it run in this context.
+
+        With `execution_id` it stands below that execution, in whatever of it runs here.
+        """
         check_text(name, "the name of a step")
         self._workspace.check_writable(f"start step {name!r}")
-        above = parents(self._workspace, phase_id=phase_id)
+        above = parents(self._workspace, execution_id=execution_id, phase_id=phase_id)
         if above.execution_id is None:
             raise NoCurrentExecution("step")
         id = new_id()

@@ -242,3 +242,83 @@ async def test_a_script_may_end_its_execution_itself_with_a_result(db: AsyncSmit
     with pytest.raises(RuntimeError, match="the run is over"):
         await run.step("late", print)
     assert run.id == execution.id
+
+
+async def test_a_run_that_is_cancelled_while_it_is_entered_can_be_resumed(
+    db: AsyncSmithersDB,
+) -> None:
+    for turns in range(12):
+        run = db.run("w")
+        entering = asyncio.ensure_future(run.__aenter__())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        entering.cancel()
+        await asyncio.wait({entering})
+        if not entering.cancelled():  # it was faster
+            await run.__aexit__(None, None, None)
+    found = {execution.status for execution in await db.execution.list()}
+    assert found <= {"interrupted", "completed"}
+    async with db.run("w"):
+        pass
+    assert {execution.status for execution in await db.execution.list()} == {"completed"}
+
+
+async def test_the_end_of_a_run_is_recorded_although_its_task_is_cancelled_right_then(
+    db: AsyncSmithersDB,
+) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        async with db.run("w"):
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+    assert (await the_only(db)).status == "completed", "the block had come to its end"
+
+
+async def test_an_execution_in_which_a_script_of_this_process_runs_is_busy(
+    db: AsyncSmithersDB,
+) -> None:
+    async with db.run("w") as run:
+
+        async def again() -> None:
+            with pytest.raises(ExecutionBusy, match="in this very process"):
+                async with db.run("w", resume=run.id):
+                    pass
+
+        await run.step("again", again)
+        async with db.run("w") as other:
+            assert other.id != run.id
+    assert {step.status for step in await db.steps.list()} == {"completed"}
+    assert {execution.status for execution in await db.execution.list()} == {"completed"}
+
+
+async def test_what_a_run_does_inside_another_one_stands_below_itself(db: AsyncSmithersDB) -> None:
+    async with db.run("outer") as outer, outer.phase("p") as phase:
+        await outer.step("in the phase", print)
+        async with db.run("inner") as inner:
+            await outer.step("of the outer one", print)
+            await inner.step("of the inner one", print)
+            async with outer.phase("of the outer one"):
+                await inner.step("of the inner one", print)
+    assert [(s.name, s.execution_id, s.phase_id) for s in await db.steps.list()] == [
+        ("in the phase", outer.id, phase),
+        ("of the outer one", outer.id, None),
+        ("of the inner one", inner.id, None),
+        ("of the inner one", inner.id, None),
+    ]
+    assert {phase.execution_id for phase in await db.phases.list()} == {outer.id}
+
+
+async def test_a_run_is_entered_once(db: AsyncSmithersDB) -> None:
+    run = db.run("w")
+    async with run:
+        with pytest.raises(RuntimeError, match="entered once"):
+            await run.__aenter__()
+    with pytest.raises(RuntimeError, match="entered once"):
+        await run.__aenter__()
+    assert (await the_only(db)).status == "completed"
+
+
+@pytest.mark.parametrize("resume", [None, 0, 1, b"id"])
+async def test_what_is_to_be_resumed_is_said_by_name(db: AsyncSmithersDB, resume: Any) -> None:
+    with pytest.raises(TypeError, match="resume is True, False"):
+        db.run("w", resume=resume)

@@ -222,3 +222,45 @@ async def test_what_a_script_itself_gives_up_has_failed(db: AsyncSmithersDB) -> 
             assert found == {"slow": "failed", "next": "running"}
     (step,) = await db.steps.list()
     assert step.status == "failed" and "CancelledError" in (step.error or "")
+
+
+@pytest.mark.parametrize("kind", ["step", "phase"])
+async def test_wherever_a_timeout_falls_nothing_is_left_running_or_is_a_parent(
+    db: AsyncSmithersDB, kind: str
+) -> None:
+    async def once(number: int) -> None:
+        if kind == "step":
+            await run.step(f"{number}", lambda: number)
+        else:
+            async with run.phase(f"{number}"):
+                pass
+
+    async with db.run("w") as run:
+        for number in range(24):
+            attempt = asyncio.ensure_future(once(number))
+            for _ in range(number):
+                await asyncio.sleep(0)
+            attempt.cancel()
+            await asyncio.wait({attempt})
+        assert await run.step("after", lambda: 1) == 1
+        last = (await db.steps.list())[-1]
+        assert (last.name, last.phase_id) == ("after", None)
+        rows = await (db.steps.list() if kind == "step" else db.phases.list())
+        assert {row.status for row in rows} <= {"completed", "failed"}
+
+
+async def test_a_step_that_has_done_its_work_is_completed_though_a_timeout_passes_right_then(
+    db: AsyncSmithersDB,
+) -> None:
+    def work() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return 1
+
+    async with db.run("w") as run:
+        attempt = asyncio.ensure_future(run.step("work", work))
+        await asyncio.wait({attempt})
+        assert attempt.cancelled()
+        (step,) = await db.steps.list()
+        assert (step.status, step.result) == ("completed", 1)
