@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,12 +85,20 @@ async def test_a_cancelled_call_cancels_its_branches(db: AsyncSmithersDB) -> Non
     assert sorted(cancelled) == [1, 2]
 
 
-async def test_a_task_that_runs_already_is_refused(db: AsyncSmithersDB) -> None:
-    async def nothing() -> None:
-        pass
+@pytest.mark.parametrize("other", ["a task", "no awaitable"])
+async def test_what_cannot_be_a_branch_is_refused_before_any_of_them_begins(
+    db: AsyncSmithersDB, other: str
+) -> None:
+    ran: list[int] = []
+
+    async def branch() -> None:
+        ran.append(1)
 
     async with db.run("w") as run:
-        task = asyncio.create_task(nothing())
-        with pytest.raises(TypeError, match="have not begun"):
-            await run.parallel(task)
+        task = asyncio.create_task(asyncio.sleep(0))
+        wrong: Any = task if other == "a task" else 3
+        with pytest.raises(TypeError, match="have not begun" if other == "a task" else "not int"):
+            await run.parallel(branch(), wrong, branch())
         await task
+        await asyncio.sleep(0)
+    assert ran == []
