@@ -22,6 +22,7 @@ _INSERT = f"""
 """
 _PENDING = f"""
     SELECT {_COLUMNS} FROM {_TABLE} WHERE status = 'pending' AND key = ? {{execution}}
+    AND execution_id IN (SELECT id FROM executions WHERE status IN ('running', 'interrupted'))
     ORDER BY seq
 """
 _DECIDE = f"""

@@ -74,12 +74,29 @@ async def test_what_cannot_be_decided_is_a_clear_error(db: AsyncSmithersDB) -> N
         await db.approvals.approve("deploy")
     ids: list[str] = []
     for _ in range(2):
-        async with db.run("w", resume=False) as run:
-            ids.append(run.id)
-            with pytest.raises(TimeoutError):
-                await run.human("deploy", "Deploy?", timeout=0.01)
+        with pytest.raises(KeyboardInterrupt):
+            async with db.run("w", resume=False) as run:
+                ids.append(run.id)
+                with pytest.raises(TimeoutError):
+                    await run.human("deploy", "Deploy?", timeout=0.01)
+                raise KeyboardInterrupt
     with pytest.raises(SmithersError, match="several executions wait at 'deploy'"):
         await db.approvals.approve("deploy")
     denied = await db.approvals.deny("deploy", execution_id=ids[1])
     assert denied.execution_id == ids[1]
     assert (await db.approvals.approve("deploy")).approved, "only one of them is left"
+
+
+async def test_the_gate_of_an_execution_that_has_ended_stands_in_the_way_of_no_other(
+    db: AsyncSmithersDB,
+) -> None:
+    with pytest.raises(TimeoutError):
+        async with db.run("w") as run:
+            await run.human("deploy", "Deploy?", timeout=0.01)
+    async with db.run("w") as run:
+        gate = asyncio.create_task(run.human("deploy", "Deploy?"))
+        await waiting(db, 2)
+        assert (await db.approvals.approve("deploy")).execution_id == run.id
+        assert (await gate).approved
+    with pytest.raises(NotFound, match="waiting gate 'deploy'"):
+        await db.approvals.approve("deploy")
