@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.recorder import Recorder
+from tests.scripted import Scripted
 
 # The machines that run this are shared and noisy: a slow example is no finding.
 settings.register_profile(
@@ -42,6 +46,16 @@ def sqlite3_cli() -> str:
 @pytest.fixture
 def recorder() -> Recorder[Any]:
     return Recorder()
+
+
+@pytest.fixture
+def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    """Claude Code, saying what a script has it say."""
+    yield Scripted(tmp_path / "claude", monkeypatch)
+    # Its library leaves the pipe of a program that it has given up on to the garbage collector.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def require_tool(name: str) -> str:
