@@ -25,6 +25,12 @@ _KEPT = frozenset(
         *("GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"),
     }
 )
+# The configuration of a repository may name programs, and whoever made it may be anybody: those of
+# the file system monitor and of hooks are not run, and nothing is fetched, which would run others.
+_GIT = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+_NOTHING_RUNS = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+# Git says so of a clone that leaves files at its origin until they are asked for.
+_PARTIAL = r"^(extensions\.partialclone|remote\..*\.promisor)$"
 # The message stands last: it is the only part that may hold anything.
 _GIT_FORMAT = "%x00".join(("%P", "%ct", "%an", "%ae", "%B"))
 _GIT_LOG = (
@@ -70,7 +76,7 @@ class Head:
         author: `Name <email>`, as far as they are there.
         timestamp: when it was committed.
         files_changed: against the first parent (in jj against all of them, merged), a renamed
-            file counts once; None where the parent is not there, in a shallow clone.
+            file counts once; None where the parent is not there, in a shallow or partial clone.
         insertions: lines, not counting binary files.
         deletions: lines, not counting binary files.
     """
@@ -178,22 +184,30 @@ def _speaks_jj(place: Path) -> bool:
 
 
 def _git_head(place: Path) -> Head:
-    found = _run(place, "git", "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    found = _run(place, *_GIT, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     hash = found.stdout.decode("ascii", "replace").strip()
     if found.returncode == 1 and not found.stderr:
         raise RepositoryError(str(place), "there is no commit yet")
     _check(place, found)
-    shown = _answer(place, "git", *_GIT_LOG, hash, "--")
+    shown = _answer(place, *_GIT, *_GIT_LOG, hash, "--")
     parents = shown.partition(b"\0")[0].decode("ascii").split()
     numbers: bytes | None = None
     if parents:
-        numbers = _answer(place, "git", *_GIT_NUMBERS, parents[0], hash, "--")
-    elif not _has_parents(_answer(place, "git", "cat-file", "commit", hash)):
-        numbers = _answer(place, "git", *_GIT_NUMBERS, hash, "--")
+        numbers = _git_numbers(place, parents[0], hash)
+    elif not _has_parents(_answer(place, *_GIT, "cat-file", "commit", hash)):
+        numbers = _git_numbers(place, hash)
     try:
         return parse_git(hash, shown, numbers)
     except (ValueError, OverflowError, OSError) as error:
         raise RepositoryError(str(place), f"commit {hash} cannot be read: {error}") from error
+
+
+def _git_numbers(place: Path, *commits: str) -> bytes | None:
+    """Ask how many lines changed; None where a partial clone would have to fetch the files."""
+    done = _run(place, *_GIT, *_GIT_NUMBERS, *commits, "--")
+    if done.returncode and not _run(place, *_GIT, "config", "--get-regexp", _PARTIAL).returncode:
+        return None
+    return _check(place, done)
 
 
 def _has_parents(commit: bytes) -> bool:
@@ -253,4 +267,7 @@ def _environment(around: Mapping[str, str]) -> dict[str, str]:
         for name, value in around.items()
         if not name.startswith("GIT_") or name in _KEPT
     }
-    return {**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    return {
+        **(kept | _NOTHING_RUNS),
+        **{"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
+    }

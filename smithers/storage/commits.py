@@ -123,9 +123,10 @@ class Commits:
 
         `repo` is the repository or any directory in it. The numbers of a merge are those against
         its first parent, a renamed file counts once, lines of binary files do not count; they are
-        None at the boundary of a shallow clone. The author is `Name <email>`. In jj the current
-        commit is the working-copy commit as of the last jj command, or its parent while that one is
-        empty and has no description.
+        None at the boundary of a shallow clone and in a partial one that lacks the files. Nothing
+        that the repository's configuration or hooks name is run, and nothing is fetched. The author
+        is `Name <email>`. In jj the current commit is the working-copy commit as of the last jj
+        command, or its parent while that one is empty and has no description.
 
         Raises RepositoryError: no repository, no commit yet, git or jj missing or failing.
 

@@ -275,6 +275,74 @@ def test_configuration_for_people_changes_nothing(repo: Repository) -> None:
     assert numbers(expected) == (1, 0, 0)
 
 
+@pytest.fixture
+def spy(tmp_path: Path) -> Path:
+    """A program that leaves a mark beside it when it is run, and fails."""
+    program = tmp_path / "spy"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {tmp_path}/mark\nexit 1\n')
+    program.chmod(0o755)
+    return program
+
+
+def test_no_program_that_a_repository_names_is_run(
+    repo: Repository, spy: Path, tmp_path: Path
+) -> None:
+    repo.write(".gitattributes", b"* diff=spy filter=spy merge=spy\n")
+    repo.write("a.txt", lines(1))
+    repo.commit("first")
+    repo.write("a.txt", lines(2))
+    repo.commit("second")
+    expected = read_head(repo.place)
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for hook in ("post-index-change", "reference-transaction", "post-checkout", "pre-auto-gc"):
+        (hooks / hook).symlink_to(spy)
+    for name in (
+        *("core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass"),
+        *("core.gitProxy", "core.alternateRefsCommand", "credential.helper", "pager.log"),
+        *("diff.external", "diff.spy.command", "diff.spy.textconv", "merge.spy.driver"),
+        *("filter.spy.clean", "filter.spy.smudge", "filter.spy.process"),
+        *("gpg.program", "gpg.ssh.program", "interactive.diffFilter", "uploadpack.packObjectsHook"),
+    ):
+        repo.git("config", name, str(spy))
+    for name in ("rev-parse", "log", "diff-tree", "cat-file", "config"):
+        repo.git("config", f"alias.{name}", f"!{spy}")
+    repo.git("config", "core.hooksPath", str(hooks))
+    repo.git("config", "log.showSignature", "true")
+    repo.write("a.txt", lines(3))
+    assert read_head(repo.place) == expected
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"url": "ssh://example.invalid/x", "core.sshCommand": "{spy}"},
+        {"url": "ext::{spy} %S", "protocol.ext.allow": "always"},
+        {"url": "{origin}", "uploadpack": "{spy}"},
+        {"url": "{origin}"},
+    ],
+)
+def test_a_partial_clone_fetches_nothing_and_has_no_numbers(
+    repo: Repository, spy: Path, tmp_path: Path, settings: dict[str, str]
+) -> None:
+    repo.write("a.txt", lines(1))
+    repo.commit("first")
+    repo.write("a.txt", lines(2))
+    hash = repo.commit("second")
+    repo.git("config", "uploadpack.allowFilter", "true")
+    place = tmp_path / "partial"
+    options = ("-q", "--no-checkout", "--filter=blob:none")
+    repo.git("clone", *options, f"file://{repo.place}", str(place))
+    partial = Repository(place, init=False)
+    for name, value in settings.items():
+        key = name if "." in name else f"remote.origin.{name}"
+        partial.git("config", key, value.format(spy=spy, origin=f"file://{repo.place}"))
+    head = read_head(place)
+    assert (head.hash, head.message, numbers(head)) == (hash, "second", (None, None, None))
+    assert not (tmp_path / "mark").exists()
+
+
 def test_the_variables_of_a_hook_do_not_lead_elsewhere(
     repo: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
