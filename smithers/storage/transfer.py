@@ -80,6 +80,9 @@ class Transfer:
                     return _Loading(self._workspace, reader, name).run()
             except sqlite3.IntegrityError as error:
                 raise DumpConflict(name, reader.line, str(error)) from error
+            except UnicodeEncodeError as error:
+                # The escapes of JSON can write lone surrogates, UTF-8 cannot.
+                raise reader.damaged(str(error)) from error
 
     @contextmanager
     def _snapshot(self) -> Generator[Connection]:

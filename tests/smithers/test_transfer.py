@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -512,6 +513,23 @@ def test_a_row_that_does_not_belong_is_refused_though_its_checksum_fits(
 ) -> None:
     error = refused(empty, forged(tmp_path / "forged", [row]), CannotLoad, reason)
     assert error.line == (3 if reason == "FOREIGN KEY" else 2)
+
+
+@pytest.mark.parametrize("place", ["header", "row"])
+def test_half_a_character_is_refused_though_its_checksum_fits(
+    empty: SmithersDB, tmp_path: Path, place: str
+) -> None:
+    row = {"key": "MARK" if place == "row" else "a", "value": "1"}
+    path = forged(tmp_path / "forged", [("state", row)], database="MARK")
+    crc, text = 0, b""
+    for line in path.read_bytes().splitlines():
+        if (b'"row"' in line) == (place == "row"):
+            line = line.replace(b"MARK", rb"\ud800")
+        body = line[: line.rindex(b',"crc"')]
+        crc = zlib.crc32(body, crc)
+        text += body + b',"crc":"%08x"}\n' % crc
+    path.write_bytes(text)
+    assert refused(empty, path, DamagedDump, "surrogates").line == (2 if place == "row" else 1)
 
 
 @pytest.mark.parametrize(
