@@ -427,3 +427,23 @@ def test_output_that_is_closed_from_the_start_is_no_error(
     )
     os.close(writing)
     assert (done.returncode, done.stderr or b"") == (0, b"")
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "0 1 2"])
+@pytest.mark.parametrize("args", [("--help",), ("db", "state"), ("db", "nonsense")])
+def test_descriptors_that_were_never_open_are_no_error(
+    db: SmithersDB, path: Path, args: tuple[str, ...], closed: str
+) -> None:
+    closing = " ".join(f"{number}>&-" for number in closed.split())
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closing}', "sh", sys.executable, "-m", "smithers", *args],
+        capture_output=True,
+        env={
+            **os.environ,
+            "SMITHERS_DB_PATH": str(path),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        timeout=30,
+    )
+    assert done.returncode == (2 if "nonsense" in args else 0)
+    assert b"Traceback" not in done.stdout + done.stderr
