@@ -7,6 +7,7 @@ A Python list does not roll back by itself, so savepoints remember how long it w
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,7 +144,16 @@ class Capture:
         self._remade = False  # the open transaction has dropped or made triggers
         self._loose = False  # triggers were dropped for a statement and must come back
         self.deliver = on_deliver
-        connection.create_function(_PREFIX + "row", -1, self._record)
+        # Weakly: what SQLite holds no collection finds, so a database that was dropped without
+        # being closed would keep its file, and the thread that watches it, for ever.
+        known = weakref.ref(self)
+
+        def record(*entry: Any) -> None:
+            found = known()
+            if found is not None:
+                found._record(*entry)
+
+        connection.create_function(_PREFIX + "row", -1, record)
 
     # -- told by the connection, its lock held -------------------------------------------------
 

@@ -247,6 +247,28 @@ def test_closing_leaves_no_thread_behind(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+def test_a_database_that_was_forgotten_gives_back_its_thread_and_its_file(tmp_path: Path) -> None:
+    script = (
+        "import gc, os, sys, threading; from reactive_sqlite import Database\n"
+        "before = len(os.listdir('/dev/fd')), threading.active_count()\n"
+        "db = Database(sys.argv[1]); db.execute('CREATE TABLE t(v)')\n"
+        "seen = []; db.observe('SELECT v FROM t').subscribe(seen.append)\n"
+        "db.execute('INSERT INTO t VALUES (1)')\n"
+        "assert seen[-1] == [{'v': 1}]\n"
+        "watcher = [t for t in threading.enumerate() if 'watcher' in t.name]\n"
+        "del db; gc.collect(); [thread.join(10) for thread in watcher]; gc.collect()\n"
+        "assert (len(os.listdir('/dev/fd')), threading.active_count()) == before\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::ResourceWarning", "-c", script, str(tmp_path / "w.db")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_database_that_was_forgotten_does_not_keep_the_process_alive(tmp_path: Path) -> None:
     script = (
         "import sys; from reactive_sqlite import Database\n"
