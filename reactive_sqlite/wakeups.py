@@ -31,8 +31,9 @@ class Looks:
 # In WAL mode the event comes before the commit can be read, by some 0.1 ms, with synchronous=FULL
 # by a whole fsync: one look at the event would miss it.
 DENSE = Looks((0.0, 1e-4, 2e-4, 4e-4, 7e-4, 1e-3, 1.4e-3, 2e-3, 3e-3, 5e-3, 0.01, 0.03, 0.1), 0.005)
-# The same while the events turn out to be those of our own commits.
-SPARSE = Looks((0.01, 0.03, 0.1), 0.01)
+# The same while the events turn out to be those of our own commits: each waking up holds the writer
+# up, and where several queries are followed it looks for others' commits itself.
+SPARSE = Looks((0.02, 0.05, 0.1), 0.02)
 # For a source of events that is itself late: look often, for as long as more may follow.
 HOT = Looks(tuple(ms / 1000 for ms in range(101)), 0.1)
 LUKEWARM = Looks(tuple(ms / 1000 for ms in range(0, 101, 10)), 0.1)
