@@ -23,7 +23,7 @@ from smithers.ids import new_id
 from smithers.journal import Journal
 from smithers.projects import project_of, shared_store, user_store
 from smithers.records import Finding, Pruned
-from smithers.schema import SCHEMA_VERSION, migrate, version
+from smithers.schema import SCHEMA_VERSION, TRACKED_TABLES, migrate, version
 from smithers.shelving import Shelves, Shelving
 from smithers.storage.agents import Agents
 from smithers.storage.approvals import Approvals
@@ -489,4 +489,6 @@ def _prepare(database: WorkflowDatabase, name: str, *, read_only: bool) -> None:
     if found < SCHEMA_VERSION:
         with database.transaction():
             migrate(database)
+            for table in TRACKED_TABLES:
+                database.table(table).track()
     database.numbering = True

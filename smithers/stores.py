@@ -197,6 +197,7 @@ class Store:
                 return False
             with database.transaction():
                 migrate_store(database)
+                database.table("memories").track()
         return True
 
 

@@ -40,6 +40,8 @@ INTERNAL_TABLES = (
     "_smithers_approvals",
     "_smithers_sessions",
 )
+# Every table is tracked: whatever program writes to it, the change log knows which rows.
+TRACKED_TABLES = (*TABLES, *INTERNAL_TABLES, "_smithers_leases")
 
 # Every step from an empty file to the present schema. One that has been released never changes.
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -49,6 +51,8 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("0004_memories", MEMORIES),
     ("0005_transfer", TRANSFER),
     ("0006_runtime", RUNTIME),
+    # The opener tracks the tables then; by statements alone that cannot be said.
+    ("0008_change_log", ()),
 )
 SCHEMA_VERSION = len(STEPS)
 # The same of a file that holds memories alone.

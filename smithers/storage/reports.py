@@ -21,6 +21,7 @@ _OTHER_TABLES = r"""
     SELECT name FROM pragma_table_list
     WHERE schema = 'main' AND type IN ('table', 'virtual')
     AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND name NOT LIKE '\_smithers\_%' ESCAPE '\'
+    AND name NOT LIKE '\_reactive\_%' ESCAPE '\'
     AND name <> '_sqlite_migrations'
     ORDER BY name
 """

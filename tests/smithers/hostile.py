@@ -26,11 +26,14 @@ HOSTILE = (
 UNWRITABLE = ("nul \0 inside", "\0", "lone \ud800 surrogate")
 
 
+LOGGED = 'INSERT INTO "_reactive_log"'
+
+
 def contents(db: SmithersDB) -> list[str]:
-    """All that the file of a database holds, as another program reads it."""
+    """All that the file of a database holds, as another program reads it, but the change log."""
     assert db.path is not None
     connection = sqlite3.connect(db.path)
     try:
-        return list(connection.iterdump())
+        return [line for line in connection.iterdump() if not line.startswith(LOGGED)]
     finally:
         connection.close()
