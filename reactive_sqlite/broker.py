@@ -375,7 +375,7 @@ class Broker:
         table = capture.numbers[entry[0]]
         source = self._interests.row_hit(entry, table)
         if source is NOBODY:
-            capture.clear()
+            capture.entries.clear()
             return True
         if source is None:
             return False
@@ -392,7 +392,8 @@ class Broker:
         rows = source.one_row.rows(entry, table)
         if rows is None:
             return False
-        capture.clear()  # first: what decodes the value may itself ask the database
+        # All there is to clear, and first: what decodes the value may itself ask the database.
+        capture.entries.clear()
         if rows != before.rows or not same_rows(before.rows, rows):
             source.fetched = Fetched(rows, before.columns)
             publication, self._spare = self._spare or Publication(), None
