@@ -114,11 +114,13 @@ class StepFailed(SmithersError):
 
     Attributes:
         step: the name of the step.
+        reason: what went wrong, one line.
     """
 
-    def __init__(self, step: str) -> None:
-        super().__init__(f"step {step!r} failed")
+    def __init__(self, step: str, reason: str) -> None:
+        super().__init__(f"step {step!r} failed: {reason}")
         self.step = step
+        self.reason = reason
 
 
 class AgentFailed(SmithersError):

@@ -22,13 +22,22 @@ def writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
-def _described(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
+    """Write an exception as one line: "Type: message", cut where the message has a line break."""
+    return writable(_headline(error)).splitlines()[0]
+
+
+def _headline(error: BaseException) -> str:
     name = type(error).__qualname__
     try:
         message = str(error)
     except Exception as broken:
         message = f"(its message cannot be read: {type(broken).__name__})"
-    head = f"{name}: {message}" if message else name
+    return f"{name}: {message}" if message else name
+
+
+def _described(error: BaseException) -> str:
+    head = _headline(error)
     if error.__traceback__ is None and error.__cause__ is None and error.__context__ is None:
         return head
     return f"{head}\n{''.join(traceback.format_exception(error)).rstrip()}"

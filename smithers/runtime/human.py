@@ -41,8 +41,11 @@ async def human(
     id = standing.row_id
     assert id is not None
     gate = script.host.observe(lambda db: db.approvals.observe_one(id))
-    async with asyncio.timeout(timeout):
-        found = await gate.first(lambda approval: approval is None or approval.status != "pending")
+    try:
+        async with asyncio.timeout(timeout):
+            found = await gate.first(lambda asked: asked is None or asked.status != "pending")
+    except TimeoutError as error:
+        raise TimeoutError(f"nobody has answered {key!r} within {timeout} s") from error
     if found is None:
         raise NotFound("gate", id)
     return found

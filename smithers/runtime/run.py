@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import threading
@@ -151,7 +152,13 @@ class Run(Generic[D]):
         return phase(self._entered, name)
 
     async def step(
-        self, name: str, fn: Callable[..., Any], *args: Any, key: str | None = None, **kwargs: Any
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Call `fn(*args, **kwargs)` once, also if the run is resumed; return its result.
 
@@ -163,6 +170,13 @@ class Run(Generic[D]):
         >>> await run.step("install", install, "requests")
         {'installed': 'requests'}
         """
+        if not callable(fn):
+            if inspect.iscoroutine(fn):
+                fn.close()
+            raise TypeError(
+                f"step {name!r} takes a function and calls it with the arguments that follow, "
+                f"not {type(fn).__name__}"
+            )
         return await step(self._entered, name, lambda: fn(*args, **kwargs), key=key)
 
     async def ralph(

@@ -11,6 +11,7 @@ from smithers.codec import check_text, encoded
 from smithers.context import Frame
 from smithers.db import SmithersDB
 from smithers.errors import StepFailed
+from smithers.failure import error_line
 from smithers.runtime.script import Script
 from smithers.storage.places import Standing
 
@@ -50,7 +51,7 @@ async def step(
     except Exception as error:
         await _end(script, frame, error)
         if not _is_refusal(error, name):
-            raise StepFailed(name) from error
+            raise StepFailed(name, error_line(error)) from error
         raise
     except BaseException as error:
         script.leave(frame, error)

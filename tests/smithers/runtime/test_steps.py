@@ -107,7 +107,7 @@ async def test_a_failing_step_raises_stepfailed_and_is_recorded(db: AsyncSmither
     def broken() -> None:
         raise ValueError("no such file")
 
-    with pytest.raises(StepFailed, match="step 'read' failed") as caught:
+    with pytest.raises(StepFailed, match="step 'read' failed: ValueError: no such file") as caught:
         async with db.run("w") as run:
             await run.step("read", broken)
     assert isinstance(caught.value.__cause__, ValueError)
@@ -264,3 +264,24 @@ async def test_a_step_that_has_done_its_work_is_completed_though_a_timeout_passe
         assert attempt.cancelled()
         (step,) = await db.steps.list()
         assert (step.status, step.result) == ("completed", 1)
+
+
+async def test_a_step_that_is_no_function_is_refused_before_anything_is_written(
+    db: AsyncSmithersDB,
+) -> None:
+    async def fetch() -> None:
+        pass
+
+    async with db.run("w") as run:
+        for wrong in (fetch(), 5, None):
+            with pytest.raises(TypeError, match="step 'odd' takes a function"):
+                await run.step("odd", wrong)  # type: ignore[arg-type]
+    assert await db.steps.list() == []
+
+
+async def test_a_function_may_have_parameters_of_any_name(db: AsyncSmithersDB) -> None:
+    def greet(name: str, fn: str) -> str:
+        return f"{fn} {name}"
+
+    async with db.run("w") as run:
+        assert await run.step("greet", greet, name="Ada", fn="hello") == "hello Ada"
