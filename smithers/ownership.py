@@ -84,13 +84,20 @@ class Lease:
 
 
 class Ownership:
-    """The executions that one handle owns, and whether those of others are live."""
+    """The executions that one handle owns, and whether those of others are live.
+
+    Attributes:
+        released: whether the handle is closing, and has given everything back.
+    """
 
     def __init__(self, database: Database, clock: Clock) -> None:
+        self.released = False
         self._database = database
         self._clock = clock
         # Read without a lock, changed in transactions and therefore by one thread at a time.
         self._tokens: dict[str, str] = {}
+        # Those of them that the transaction under way has taken; it may still be rolled back.
+        self._unsettled: set[str] = set()
         self._holder: Process | None = None
         # When, since the boot, a transaction that ends has kept the heartbeat from its work.
         self._late = math.inf
@@ -101,9 +108,14 @@ class Ownership:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def only(self) -> str | None:
-        """Return the execution that this handle owns when it is the only one."""
+        """Return the execution that this handle owns when it is the only one.
+
+        What the transaction of another thread has taken does not count before it is committed.
+        """
         # One look at it: another thread may take or end one in between.
         tokens = tuple(self._tokens)
+        if self._unsettled and not self._database.conn.owned_here():
+            tokens = tuple(token for token in tokens if token not in self._unsettled)
         return tokens[0] if len(tokens) == 1 else None
 
     def fence(self, execution_id: str | None) -> Fence:
@@ -160,6 +172,8 @@ class Ownership:
                 *(since_boot() + LEASE, to_text(self._clock())),
             ),
         )
+        if mine is None:
+            self._unsettled.add(execution_id)
         self._tokens[execution_id] = token
         self._late = min(self._late, since_boot() + HEARTBEAT + RETRY)
         self._start_heart()
@@ -202,6 +216,7 @@ class Ownership:
         for held in [(id, self._tokens[id]) for id in self.owned()]:
             self._database.conn.execute(_RELEASE, held)
         self._tokens = {}
+        self.released = True
 
     def stop(self) -> None:
         """Let the heart stand still."""
@@ -254,11 +269,13 @@ class Ownership:
             self._renew(execution_id, self._tokens.get(execution_id))
         self._late = since_boot() + HEARTBEAT + RETRY
 
-    def beat_late(self) -> None:
-        """Beat where a transaction, which now ends, has kept the heartbeat from its work.
+    def settle(self) -> None:
+        """Take note that a transaction is about to be committed; what it took counts now.
 
-        While it lasted nobody could take anything over; this way nobody can after it, either.
+        Beats where it has kept the heartbeat from its work. While it lasted nobody could take
+        anything over; this way nobody can after it, either.
         """
+        self._unsettled.clear()
         if self._tokens and since_boot() > self._late:
             self.beat()
 
@@ -267,6 +284,7 @@ class Ownership:
         self._database.conn.execute(_BEAT, values)
 
     def _set(self, execution_id: str, token: str | None) -> None:
+        self._unsettled.discard(execution_id)
         if token is None:
             self._tokens.pop(execution_id, None)
         else:

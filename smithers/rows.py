@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import from_text, to_text
 from smithers.codec import check_limit, check_text, decode
@@ -189,6 +190,7 @@ class Rows(Generic[R]):
         row = self._database.conn.execute(_EXECUTION_STATUS, (execution_id,)).fetchone()
         if row is None:
             return NotFound("execution", execution_id)
+        self._refuse_closing(row[0])
         return InvalidStatus("execution", execution_id, row[0], "start anything below")
 
     def _refusal(self, id: str, action: str) -> Exception:
@@ -198,7 +200,13 @@ class Rows(Generic[R]):
         status, execution_id = row
         if execution_id is not None and self._workspace.ownership.lost(execution_id):
             return OwnershipLost(execution_id)
+        self._refuse_closing(status)
         return InvalidStatus(self._kind, id, status, action)
+
+    def _refuse_closing(self, status: str) -> None:
+        """Raise DatabaseClosed where nothing else stands in the way of what was refused."""
+        if status == "running" and self._workspace.ownership.released:
+            raise DatabaseClosed("the database is closed")
 
 
 def _where(where: Mapping[str, str]) -> str:

@@ -176,12 +176,12 @@ def workspace(database: WorkflowDatabase, clock: Clock, *, read_only: bool) -> W
         found = known()
         return found is not None and found.undoable
 
-    def beat_late() -> None:
+    def settle() -> None:
         found = owning()
         if found is not None:
-            found.beat_late()
+            found.settle()
 
-    database.before_commit = beat_late
+    database.before_commit = settle
     return Workspace(database, clock, read_only, Context(only, undoable), ownership)
 
 

@@ -334,6 +334,42 @@ def test_sixteen_threads_with_an_execution_each_stay_apart(db: SmithersDB) -> No
 # -- tasks -----------------------------------------------------------------------------------------
 
 
+def test_an_execution_that_another_thread_may_still_roll_back_is_no_parent(
+    db: SmithersDB, path: Path
+) -> None:
+    begun, asked = threading.Event(), threading.Event()
+
+    def start_in_vain() -> None:
+        with contextlib.suppress(KeyError), db.transaction():
+            db.execution.start("in vain")
+            assert db.state.set("inside", 1).execution_id is not None
+            begun.set()
+            asked.wait(10)
+            raise KeyError
+
+    writes: list[Callable[[], str | None]] = [
+        lambda: agent(db, db.agents.start("wait")).execution_id,
+        lambda: db.memories.add_fact("key", "content").execution_id,
+        lambda: db.memories.add_fact("key", "content", scope="global").execution_id,
+        lambda: db.state.set("outside", 1).execution_id,
+        lambda: db.vcs.log_snapshot(snapshot_id="one").execution_id,
+    ]
+    for write in writes:
+        begun.clear()
+        asked.clear()
+        with ThreadPoolExecutor() as pool:
+            starting = pool.submit(start_in_vain)
+            assert begun.wait(10)
+            writing = pool.submit(write)
+            pool.submit(asked.wait, 0.05).result()  # by now it waits for the transaction
+            asked.set()
+            starting.result(10)
+            assert writing.result(10) is None
+    only = db.execution.start("for good")
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(lambda: db.state.set("outside", 2).execution_id).result() == only
+
+
 async def test_sixteen_tasks_start_and_end_agents_at_once_below_their_own(
     adb: AsyncSmithersDB,
 ) -> None:

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from reactive_sqlite import DatabaseClosed
 from smithers import (
     ExecutionBusy,
     InvalidStatus,
     OwnershipLost,
     SmithersDB,
+    SmithersError,
     create_async_smithers_db,
     create_smithers_db,
     ownership,
@@ -680,3 +682,36 @@ def test_what_would_take_rows_away_is_refused_while_any_run_lives(
     other.kill()
     assert shared.live_executions() == []
     shared.refuse_live()
+
+
+def test_what_is_written_while_the_handle_closes_is_told_that_it_is_closed(path: Path) -> None:
+    for _ in range(8):
+        db = create_smithers_db(path, watch=False)
+        execution_id = db.execution.start("closing")
+        began = threading.Event()
+        told: list[BaseException] = []
+
+        def write(
+            db: SmithersDB = db,
+            began: threading.Event = began,
+            told: list[BaseException] = told,
+        ) -> None:
+            try:
+                while True:
+                    db.agents.complete(db.agents.start("wait"), "done")
+                    began.set()
+            except SmithersError as error:
+                told.append(error)
+            except DatabaseClosed:
+                pass
+
+        threads = [threading.Thread(target=write) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        assert began.wait(10)
+        db.close()
+        for thread in threads:
+            thread.join(10)
+        assert told == [], "nobody else has ended or taken anything"
+        with create_smithers_db(path, watch=False) as again:
+            again.execution.complete(execution_id)
