@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from smithers.errors import SmithersError
 from smithers.runtime.host import Host
+from smithers.runtime.lines import lines_of, readable
 from smithers.runtime.toolbox import Answer, Tool, answer, offered
 
 if TYPE_CHECKING:
+    from anyio import AsyncFile
     from claude_agent_sdk import McpSdkServerConfig, SdkMcpTool
     from mcp.server import Server, ServerRequestContext
     from mcp_types import (
@@ -57,15 +60,20 @@ def tool_names(*, allow_write: bool = True) -> list[str]:
 
 
 async def serve(host: Host, *, allow_write: bool) -> None:
-    """Serve the tools on stdin and stdout, until stdin is closed.
+    """Serve the tools on stdin and stdout, until stdin is closed or nobody reads stdout.
 
     Raises SmithersError where the package `mcp` is missing.
     """
     server = _server(host, allow_write=allow_write)
     from mcp.server.stdio import stdio_server
 
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+    # The library would read in a thread that holds the process up until the next line comes.
+    lines = cast("AsyncFile[str]", readable(lines_of(sys.stdin.fileno())))
+    try:
+        async with stdio_server(stdin=lines) as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+    except* BrokenPipeError:
+        pass  # the client has gone, and this is how it is noticed
 
 
 def _server(host: Host, *, allow_write: bool) -> Server[Any]:
