@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,22 @@ def recorder() -> Recorder[Any]:
 
 
 @pytest.fixture
-def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scripted:
     """Claude Code, saying what a script has it say."""
-    yield Scripted(tmp_path / "claude", monkeypatch)
-    # Its library leaves the pipe of a program that it has given up on to the garbage collector.
+    return Scripted(tmp_path / "claude", monkeypatch)
+
+
+@pytest.fixture
+async def collected() -> AsyncIterator[None]:
+    """Let nothing wait for the garbage collector when the loop is closed.
+
+    The library of Claude Code leaves the pipe of a program that it has given up on to it.
+    """
+    yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+        await asyncio.sleep(0)
 
 
 def require_tool(name: str) -> str:

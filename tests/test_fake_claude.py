@@ -33,8 +33,7 @@ from claude_agent_sdk import (
 
 from tests.scripted import Scripted
 
-# What the library does not close when it gives up on a program (see the fixture `claude`).
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+pytestmark = pytest.mark.usefixtures("collected")
 
 
 async def run(prompt: str = "go", **options: Any) -> list[Any]:
@@ -151,7 +150,7 @@ async def test_totals_go_on_in_a_session_that_is_resumed_or_forked(claude: Scrip
     assert again.session_id == first.session_id != forked.session_id
     costs = [one.total_cost_usd for one in (first, again, forked)]
     assert costs == pytest.approx([0.001, 0.002, 0.003])
-    (error,) = await run(resume="00000000-0000-4000-8000-000000000000")
+    *_, error = await run(resume="00000000-0000-4000-8000-000000000000")
     assert isinstance(error, ResultError) and "No conversation found" in str(error)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import traceback
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -179,6 +180,8 @@ class ClaudeRunner:
         conversation.close()
         details = "\n".join(said)[-TAIL:]
         if ended_itself and (error := reading.exception()) is not None:
+            # The frames of the library hold its pipes, and whoever keeps the error would keep them.
+            traceback.clear_frames(error.__traceback__)
             raise _failure(error, conversation, details) from error
         result = conversation.result
         if result is None:
