@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         AgentFailed,
         CannotLoad,
         CannotOpen,
+        ClaudeMissing,
         DamagedDump,
         DumpConflict,
         DumpTooNew,
@@ -65,6 +66,14 @@ if TYPE_CHECKING:
         Transition,
     )
     from smithers.runtime.run import Run
+    from smithers.runtime.runners import (
+        AgentOutcome,
+        AgentRunner,
+        AgentTask,
+        CommandRunner,
+        RunnerError,
+    )
+    from smithers.runtime.tracking import AgentRecorder
     from smithers.storage.agents import Agents
     from smithers.storage.approvals import Approvals
     from smithers.storage.executions import Executions
@@ -78,7 +87,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AgentFailed",
+    "AgentOutcome",
+    "AgentRecorder",
     "AgentResult",
+    "AgentRunner",
+    "AgentTask",
     "Agents",
     "Approval",
     "Approvals",
@@ -95,6 +108,8 @@ __all__ = [
     "AsyncVcs",
     "CannotLoad",
     "CannotOpen",
+    "ClaudeMissing",
+    "CommandRunner",
     "Commit",
     "DamagedDump",
     "DumpConflict",
@@ -119,6 +134,7 @@ __all__ = [
     "RepositoryError",
     "Review",
     "Run",
+    "RunnerError",
     "SchemaTooNew",
     "SmithersDB",
     "SmithersError",
@@ -142,6 +158,7 @@ _ERRORS = (
     "AgentFailed",
     "CannotLoad",
     "CannotOpen",
+    "ClaudeMissing",
     "DamagedDump",
     "DumpConflict",
     "DumpTooNew",
@@ -192,10 +209,13 @@ _FACES = (
     "AsyncVcs",
     "create_async_smithers_db",
 )
+_RUNNERS = ("AgentOutcome", "AgentRunner", "AgentTask", "CommandRunner", "RunnerError")
 _HOMES = {
     **dict.fromkeys(_ERRORS, "smithers.errors"),
     **dict.fromkeys(_RECORDS, "smithers.records"),
     **dict.fromkeys(_FACES, "smithers.aio"),
+    **dict.fromkeys(_RUNNERS, "smithers.runtime.runners"),
+    "AgentRecorder": "smithers.runtime.tracking",
     "Agents": "smithers.storage.agents",
     "Approvals": "smithers.storage.approvals",
     "Executions": "smithers.storage.executions",

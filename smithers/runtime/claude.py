@@ -34,12 +34,11 @@ LONGEST_LINE = 64 << 20
 
 # Seconds after the result for the program to end; where agents have worked in the background,
 # another turn may follow, and its first word takes a while.
-_GRACE = 5.0
-_BACKGROUND_GRACE = 60.0
+GRACE = 5.0
+BACKGROUND_GRACE = 60.0
 # Seconds for what a program that has ended has said to arrive.
 _LAST_WORDS = 2.0
 _LOOK = 0.25
-_LOST_SESSION = "No conversation found"
 _PLACES = (
     ".npm-global/bin/claude",
     "/usr/local/bin/claude",
@@ -52,6 +51,10 @@ _GO_ON = """The work on the task below was interrupted{trouble}. Go on with it w
 What is done already need not be done again; at the end give the whole answer.
 
 {prompt}"""
+
+
+class _SessionLost(RunnerError):
+    """A session was to be gone on with, and nothing was heard of it."""
 
 
 class _Default(str):
@@ -141,10 +144,8 @@ class ClaudeRunner:
         again = _GO_ON.format(trouble=f" ({trouble})" if trouble else "", prompt=task.prompt)
         try:
             return await self._run(again, task, recorder, task.session_id)
-        except RunnerError as error:
-            if _LOST_SESSION not in error.reason:
-                raise
-        return await self._run(task.prompt, task, recorder, None)
+        except _SessionLost:
+            return await self._run(task.prompt, task, recorder, None)
 
     async def _run(
         self, prompt: str, task: AgentTask, recorder: AgentRecorder, session_id: str | None
@@ -179,17 +180,23 @@ class ClaudeRunner:
             await to_the_end(_leave(reading, launched))
         conversation.close()
         details = "\n".join(said)[-TAIL:]
-        if ended_itself and (error := reading.exception()) is not None:
+        error = reading.exception() if ended_itself else None
+        result = conversation.result
+        failure: RunnerError | None
+        if error is not None:
             # The frames of the library hold its pipes, and whoever keeps the error would keep them.
             traceback.clear_frames(error.__traceback__)
-            raise _failure(error, conversation, details) from error
-        result = conversation.result
-        if result is None:
-            raise RunnerError("Claude Code ended without a result", transient=True, details=details)
-        failure = failure_of(result)
+            failure = _failure(error, conversation, launched)
+        elif result is None:
+            failure = RunnerError("Claude Code ended without a result", transient=True)
+        else:
+            failure = failure_of(result)
         if failure is not None:
             failure.details = details
-            raise failure
+            if session_id is not None and not conversation.has_begun:
+                raise _SessionLost(failure.reason) from failure
+            raise failure from error
+        assert result is not None
         return AgentOutcome(output=result.result or "", structured=result.structured_output)
 
     def _made(self, task: AgentTask, session_id: str | None) -> ClaudeAgentOptions:
@@ -236,7 +243,7 @@ async def _until_over(
     while not reading.done():
         await asyncio.wait({reading}, timeout=_LOOK)
         now = loop.time()
-        grace = _BACKGROUND_GRACE if conversation.had_background else _GRACE
+        grace = BACKGROUND_GRACE if conversation.had_background else GRACE
         if conversation.settled_at is not None and now - conversation.settled_at > grace:
             return
         # The library waits on for an answer of a program that has ended well, or for the end of a
@@ -261,29 +268,30 @@ async def _leave(reading: asyncio.Task[None], launched: Launched | None) -> None
         launched.remove()
 
 
-def _failure(error: BaseException, conversation: Conversation, details: str) -> RunnerError:
+def _failure(
+    error: BaseException, conversation: Conversation, launched: Launched | None
+) -> RunnerError:
     """Say how a run has failed that an exception has ended."""
     from claude_agent_sdk import CLIConnectionError, ProcessError, ResultError
 
     from smithers.runtime.conversation import failure_of
 
     if isinstance(error, RunnerError):
-        found = error
-    elif isinstance(error, ResultError):
+        return error
+    if isinstance(error, ResultError):
         known = conversation.result
-        found = failure_of(error if known is None or not known.is_error else known) or RunnerError(
-            str(error)
-        )
-    elif isinstance(error, ProcessError):
+        failure = failure_of(error if known is None or not known.is_error else known)
+        return failure or RunnerError(str(error))
+    if isinstance(error, ProcessError):
         code = error.exit_code or 0
         how = f"exited with code {code}" if code > 0 else f"was ended by signal {-code}"
-        found = RunnerError(f"Claude Code {how}", transient=True)
-    else:
-        name = "" if isinstance(error, CLIConnectionError) else f"{type(error).__name__}: "
-        reason = f"{name}{' '.join(str(error).split())}"
-        found = RunnerError(reason, transient=not isinstance(error, CLIConnectionError))
-    found.details = details
-    return found
+        return RunnerError(f"Claude Code {how}", transient=True)
+    said = " ".join(str(error).split())
+    if not isinstance(error, CLIConnectionError):
+        return RunnerError(f"{type(error).__name__}: {said}", transient=True)
+    if launched is None or launched.group is None:
+        return RunnerError(said)  # it could not be started, and will not be the next time
+    return RunnerError(f"Claude Code ended at once: {said}", transient=True)
 
 
 def _completed(call: AgentCall, options: ClaudeAgentOptions | None) -> AgentCall:

@@ -6,7 +6,7 @@ Only what runs Claude Code imports this module, because the library takes its ti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from claude_agent_sdk import (
@@ -53,6 +53,7 @@ class Conversation:
 
     Attributes:
         result: the last message that ended a turn, None before the first.
+        has_begun: whether the session was heard of.
         settled_at: since when nothing more is to be expected, in the loop's time; None while it is.
         had_background: whether an agent has worked in the background, so that a turn may follow.
     """
@@ -66,6 +67,7 @@ class Conversation:
         max_cost_usd: float | None,
     ) -> None:
         self.result: ResultMessage | None = None
+        self.has_begun = False
         self.settled_at: float | None = None
         self.had_background = False
         self._recorder = recorder
@@ -102,6 +104,7 @@ class Conversation:
             case TaskUpdatedMessage():
                 self._end_task(message.task_id, message.status, None)
             case SystemMessage(subtype="init"):
+                self.has_begun = True
                 self._recorder.session(message.data.get("session_id") or "")
                 self.settled_at = None
                 return
@@ -112,6 +115,7 @@ class Conversation:
     def _assistant(self, message: AssistantMessage) -> None:
         agent = self._agent(message.parent_tool_use_id, message.model)
         if agent is None:
+            self.has_begun = True
             self._recorder.session(message.session_id or "")
             self.settled_at = None
         self._count(message, agent)
@@ -288,7 +292,7 @@ def _plain(content: Any) -> Any:
     """Return the text of blocks that are all text; anything else stays as it is."""
     if not isinstance(content, list):
         return content
-    blocks = cast("list[object]", content)
+    blocks = cast("Sequence[Any]", content)
     texts = [block.get("text") for block in blocks if _is_text(block)]
     if texts and len(texts) == len(blocks):
         return "\n".join(map(str, texts))

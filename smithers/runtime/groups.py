@@ -32,6 +32,7 @@ class Launched:
     def __init__(self, executable: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="smithers-"))
         self._file = self._folder / "group"
+        self._group: int | None = None
         script = self._folder / "run"
         words = (sys.executable, "-IS", str(Path(__file__).with_name("launcher.py")))
         command = " ".join(map(shlex.quote, (*words, str(self._file), executable)))
@@ -42,10 +43,12 @@ class Launched:
     @property
     def group(self) -> int | None:
         """The group it leads, None before it has been started."""
-        try:
-            return int(self._file.read_text(encoding="ascii"))
-        except FileNotFoundError:
-            return None
+        if self._group is None:
+            try:
+                self._group = int(self._file.read_text(encoding="ascii"))
+            except FileNotFoundError:
+                return None
+        return self._group
 
     @property
     def has_ended(self) -> bool:
