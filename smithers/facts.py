@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
+from smithers.parents import parents
 from smithers.records import Commit, Review, Snapshot
 from smithers.workspace import Workspace
 
@@ -98,13 +99,14 @@ def logged_below(
 ) -> tuple[str | None, str | None]:
     """Return the execution and the agent that something is logged below, inside its transaction.
 
-    Raises OwnershipLost where this run has lost that execution, or the one of what is present.
+    What runs here but was ended or deleted by another program is passed over. Raises OwnershipLost
+    where this run has lost that execution, or the one of what is present.
     """
-    execution_id, agent_id = workspace.cause()
-    workspace.ownership.check(execution_id)
+    above = parents(workspace)
+    workspace.ownership.check(above.execution_id)
     if present is not None:
         workspace.ownership.check(present.execution_id)
-    return execution_id, agent_id
+    return above.execution_id, above.agent_id
 
 
 def written(record: R | None) -> R:

@@ -604,6 +604,19 @@ async def test_observers_are_told_on_the_loop(
     assert await adb.vcs.observe_blocking_reviews() == [blocking]
 
 
+def test_an_agent_that_another_program_has_deleted_is_passed_over(
+    db: SmithersDB, shell: Callable[[str], str]
+) -> None:
+    execution_id = db.execution.start("Feature")
+    outer, _ = db.agents.start("outer"), db.agents.start("deleted")
+    shell("DELETE FROM agents WHERE prompt = 'deleted'")
+    logged = (
+        db.vcs.log_commit(hash="a", message="x"),
+        db.vcs.log_review(review_id="r", target="a", approved=True, summary="fine"),
+    )
+    assert [(one.execution_id, one.agent_id) for one in logged] == [(execution_id, outer)] * 2
+
+
 def test_a_thread_logs_below_the_agent_of_its_own_context(db: SmithersDB) -> None:
     db.execution.start("run")
     with db.agents.open("outer") as agent:
