@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
+import time
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,8 @@ SIGNAL_READ_AT_MOST = 100.0
 
 BY_HAND = "the transaction by hand"
 POINT_READ = "a point read by hand"
-# The rows, keys and index of ours; without its checks and triggers, which nobody writes by hand.
+# The rows, keys and index of ours, and a change log for readers in other processes, in which one row
+# will do; without its checks and triggers, which nobody writes by hand.
 SCHEMA = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = NORMAL;
@@ -35,12 +37,16 @@ SCHEMA = """
         deleted INTEGER NOT NULL DEFAULT 0, "commit" INTEGER NOT NULL
     );
     CREATE INDEX transitions_by_key ON transitions (key, seq);
+    CREATE TABLE changes (
+        seq INTEGER PRIMARY KEY, tbl TEXT NOT NULL, op TEXT NOT NULL, key, at INTEGER NOT NULL
+    );
 """
 READ = "SELECT value FROM state WHERE key = ?"
 RECORD = """
     INSERT INTO transitions (key, previous_value, value, "trigger", timestamp, "commit")
     VALUES (?, ?, ?, ?, ?, coalesce((SELECT seq FROM sqlite_sequence), 0) + 1)
 """
+LOG = "INSERT INTO changes (tbl, op, key, at) VALUES ('state', 'set', ?, ?)"
 UPSERT = """
     INSERT INTO state VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE
     SET value = excluded.value, updated_at = excluded.updated_at, seq = excluded.seq
@@ -48,7 +54,7 @@ UPSERT = """
 
 
 class ByHand:
-    """What a careful program without a library does for each change."""
+    """What a careful program without a library does for each change: value, history and log."""
 
     def __init__(self, path: Path) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None)
@@ -64,6 +70,7 @@ class ByHand:
             previous = None if old is None else old[0]
             recorded = execute(RECORD, (key, previous, text, trigger, now))
             execute(UPSERT, (key, text, now, recorded.lastrowid))
+            execute(LOG, (key, time.time_ns() // 1_000_000))
         except BaseException:
             execute("ROLLBACK")
             raise
