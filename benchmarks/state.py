@@ -23,8 +23,8 @@ SIGNAL_READ_AT_MOST = 100.0
 
 BY_HAND = "the transaction by hand"
 POINT_READ = "a point read by hand"
-# The rows, keys and index of ours, and a change log for readers in other processes, in which one row
-# will do; without its checks and triggers, which nobody writes by hand.
+# The rows, keys and index of ours, and one row for a change log that other processes read;
+# without its checks and triggers, which nobody writes by hand.
 SCHEMA = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = NORMAL;
