@@ -199,7 +199,7 @@ class _Telling:
         """Follow all parts; the first value is told when each has given its own."""
         query = self._query
         there = [store for store in query.stores if store.found() is not None]
-        # In their order, and before the first of them tells anything.
+        # Before the first of them tells anything.
         self._values = dict.fromkeys((None, *there), _MISSING)
         for store in query.stores:
             self._ends.append(store.on_found(partial(self._join, store)))
@@ -251,7 +251,9 @@ class _Telling:
                     self._telling = False
                     return
                 self._due = False
-                values = list(self._values.values())
+                # In the order of the parts, whichever of them was found later.
+                parts = (None, *self._query.stores)
+                values = [self._values[part] for part in parts if part in self._values]
             if any(value is _MISSING for value in values):
                 continue
             try:

@@ -592,6 +592,17 @@ def test_an_observed_search_follows_every_change(
     ]
 
 
+def test_an_observed_search_has_the_order_of_a_search_whichever_file_came_first(
+    tmp_path: Path, recorder: Recorder[list[Memory]]
+) -> None:
+    with create_smithers_db(tmp_path / "w", memory_path=tmp_path / "shared") as db:
+        db.memories.add_fact("one", "word", scope="global")
+        db.memories.observe_search("word").subscribe(recorder)
+        for key, scope in (("two", "project"), ("three", "global"), ("four", "session")):
+            db.memories.add_fact(key, "word", scope=scope)
+            assert keys(recorder.last) == keys(db.memories.search("word"))
+
+
 def test_one_commit_is_one_value(db: SmithersDB, recorder: Recorder[list[Memory]]) -> None:
     db.memories.observe_search("word").subscribe(recorder)
     with db.transaction():
