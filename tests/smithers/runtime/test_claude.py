@@ -36,6 +36,7 @@ from smithers import (
 )
 from smithers.runtime import agents, groups
 from smithers.runtime import claude as claude_module
+from tests.processes import runs
 from tests.scripted import Scripted, Step
 
 pytestmark = pytest.mark.usefixtures("collected")
@@ -83,15 +84,6 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def has_spoken(rows: list[Agent]) -> bool:
     return bool(rows and rows[0].output)
-
-
-def lives(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 # -- what is recorded ------------------------------------------------------------------------------
@@ -406,7 +398,7 @@ async def test_one_that_never_answers_is_ended_when_its_time_is_up(
     reason, _ = await failure(db, timeout=1.0, retries=3)
     assert reason == "no result within 1 s"
     assert time.monotonic() - began < 15
-    assert not lives(int((tmp_path / "pid").read_text("utf-8")))
+    assert not runs(int((tmp_path / "pid").read_text("utf-8")))
 
 
 async def test_time_is_up_in_the_midst_of_work_too(db: AsyncSmithersDB, claude: Scripted) -> None:
@@ -479,11 +471,11 @@ async def test_cancelling_ends_the_process_group_of_one_that_does_not_listen(
     child = int((rows[0].output or "").split()[-1])
     (told,) = [line["<<"] for line in claude.log if _is_answer(line)]
     program = told["response"]["response"]["pid"]
-    assert lives(child) and lives(program) and os.getpgid(child) == os.getpgid(program) == program
+    assert runs(child) and runs(program) and os.getpgid(child) == os.getpgid(program) == program
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not lives(program) and not lives(child), "nothing of it goes on"
+    assert not runs(program) and not runs(child), "nothing of it goes on"
     (row,) = await db.agents.list()
     assert row.status == "cancelled"
     assert (await db.execution.list())[0].status == "interrupted"
