@@ -86,9 +86,13 @@ class Store:
         """Have `told` called when the file has been opened; return what ends that."""
         key = object()
         self._told[key] = told
+        # Weakly: what ends it may be kept for a finalizer of somebody whom the store itself tells.
+        known = weakref.ref(self)
 
         def end() -> None:
-            self._told.pop(key, None)
+            store = known()
+            if store is not None:
+                store._told.pop(key, None)
 
         return end
 

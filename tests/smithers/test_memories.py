@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -601,6 +603,18 @@ def test_an_observed_search_has_the_order_of_a_search_whichever_file_came_first(
         for key, scope in (("two", "project"), ("three", "global"), ("four", "session")):
             db.memories.add_fact(key, "word", scope=scope)
             assert keys(recorder.last) == keys(db.memories.search("word"))
+
+
+def test_a_handle_that_was_forgotten_is_collected_though_a_search_was_observed(
+    tmp_path: Path, recorder: Recorder[list[Memory]]
+) -> None:
+    db = create_smithers_db(tmp_path / "w")
+    db.memories.add_fact("one", "word", scope="global")
+    db.memories.observe_search("word").subscribe(recorder)
+    known = weakref.ref(db.database.conn)
+    del db
+    gc.collect()
+    assert known() is None, "it would keep its files and the threads that watch them"
 
 
 def test_one_commit_is_one_value(db: SmithersDB, recorder: Recorder[list[Memory]]) -> None:
