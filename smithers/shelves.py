@@ -95,6 +95,11 @@ _WHOLE_BY_KEY = """
     WHERE scope = :scope AND belongs_to = :belongs_to AND category = :category AND key = :key
 """
 _WHOLE_BY_ID = "SELECT * FROM memories WHERE id = ?"
+# All that a write changes; whether a memory was asked for since does not matter.
+_WRITTEN = """
+    SELECT key, content, confidence, source, execution_id, expires_at, updated_at
+    FROM memories WHERE id = ?
+"""
 _ACCESSED = "UPDATE memories SET accessed_at = max(coalesce(accessed_at, ''), ?) WHERE id = ?"
 
 Values = Mapping[str, Any]
@@ -173,7 +178,8 @@ class Shelf:
             before = database.conn.execute(_WHOLE_BY_KEY, values).fetchone()
             database.conn.execute(_DROP_EXPIRED, values)
             row = database.conn.execute(_ADD, values).fetchone()
-        return _memory(*row), lambda: _put_back(database, row[0], before)
+            after = database.conn.execute(_WRITTEN, (row[0],)).fetchone()
+        return _memory(*row), lambda: _put_back(database, row[0], before, after)
 
     def update(self, id: str, changes: Values) -> tuple[Memory | None, Callable[[], None]]:
         """Change columns of a memory; return it and what would undo that."""
@@ -182,15 +188,16 @@ class Shelf:
         with self._changing() as database:
             before = database.conn.execute(_WHOLE_BY_ID, (id,)).fetchone()
             row = database.conn.execute(sql, {**changes, "id": id}).fetchone()
+            after = database.conn.execute(_WRITTEN, (id,)).fetchone()
         memory = None if row is None else _memory(*row)
-        return memory, lambda: _put_back(database, id, before)
+        return memory, lambda: _put_back(database, id, before, after)
 
     def delete(self, id: str) -> tuple[bool, Callable[[], None]]:
         """Delete a memory; return whether it was there and what would undo that."""
         with self._changing() as database:
             before = database.conn.execute(_WHOLE_BY_ID, (id,)).fetchone()
             there = database.conn.execute(_DELETE, (id,)).rowcount > 0
-        return there, lambda: _put_back(database, id, before)
+        return there, lambda: _put_back(database, id, before, None)
 
     def let_go(self) -> None:
         """Write when memories were last asked for, where that has not been written yet."""
@@ -264,13 +271,18 @@ def _narrowing(narrowed: Values) -> str:
     return "".join(f"AND +{name} = :{name} " for name in narrowed)
 
 
-def _put_back(database: Database, id: str, before: Row | None) -> None:
-    """Let the row with an id be again what it was, or not be."""
+def _put_back(database: Database, id: str, before: Row | None, after: Row | None) -> None:
+    """Let the row with an id be again what it was, or not be.
+
+    What somebody else has made of it since, or has put in its place, stays.
+    """
     with database.transaction():
+        if database.conn.execute(_WRITTEN, (id,)).fetchone() != after:
+            return
         database.conn.execute(_DELETE, (id,))
         if before is not None:
             marks = ", ".join("?" * len(before))
-            database.conn.execute(f"INSERT INTO memories VALUES ({marks})", before)
+            database.conn.execute(f"INSERT OR IGNORE INTO memories VALUES ({marks})", before)
 
 
 def _memory(

@@ -617,6 +617,36 @@ def test_a_handle_that_was_forgotten_is_collected_though_a_search_was_observed(
     assert known() is None, "it would keep its files and the threads that watch them"
 
 
+def test_a_rollback_takes_nothing_back_that_another_handle_has_written_since(
+    tmp_path: Path,
+) -> None:
+    with (
+        create_smithers_db(tmp_path / "one") as one,
+        create_smithers_db(tmp_path / "two") as two,
+    ):
+
+        def add(db: SmithersDB, key: str, content: str) -> Memory:
+            return db.memories.add_fact(key, content, scope="global")
+
+        changed, deleted, twice = (add(one, key, "old") for key in ("changed", "deleted", "twice"))
+        with pytest.raises(KeyError), one.transaction():
+            add(one, "added", "of one")
+            one.memories.update(changed, content="of one")
+            one.memories.delete(deleted)
+            one.memories.update(twice, content="of one")
+            one.memories.update(twice, content="of one again")
+            add(two, "added", "of two")
+            two.memories.update(changed, content="of two")
+            add(two, "deleted", "of two")
+            raise KeyError
+        assert {memory.key: memory.content for memory in one.memories.list()} == {
+            "added": "of two",
+            "changed": "of two",
+            "deleted": "of two",
+            "twice": "old",
+        }
+
+
 def test_one_commit_is_one_value(db: SmithersDB, recorder: Recorder[list[Memory]]) -> None:
     db.memories.observe_search("word").subscribe(recorder)
     with db.transaction():
