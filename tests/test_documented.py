@@ -17,6 +17,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 PACKAGES = ("reactive_sqlite", "smithers")
 # What only the rooms of a package ask of each other's classes; users have no need of it.
 INNER = {
+    "AgentRecorder": {"close", "end", "flush", "report", "session_cost"},
     "Agents": {"begin"},
     "AsyncFeed": {"report"},
     "Effect": {

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import require_tool
+from tests.scripted import Scripted, Step
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -25,6 +26,13 @@ NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 SMITHERS = (sys.executable, "-m", "smithers")
 # These go on until they are stopped, so only their names and options are tried.
 LIVE = ("smithers db watch", "smithers demo", "smithers ui", "smithers mcp")
+
+# What Claude Code says in the examples.
+CLAUDE: list[Step] = [
+    {"tool": "Bash", "input": {"command": "pytest"}, "output": "12 passed"},
+    {"text": "PASS"},
+]
+VERDICT = {"passed": True, "notes": ["well done"]}
 
 # Written in two halves, since this file is one of those that are searched.
 FORBIDDEN = [
@@ -47,7 +55,10 @@ class Block:
 
 
 @pytest.mark.parametrize("document", RUN, ids=[str(path.relative_to(ROOT)) for path in RUN])
-def test_the_code_and_the_commands_of_a_document_work(document: Path, tmp_path: Path) -> None:
+def test_the_code_and_the_commands_of_a_document_work(
+    document: Path, tmp_path: Path, claude: Scripted
+) -> None:
+    claude.says(CLAUDE, structured_output=VERDICT)
     blocks = _blocks(document)
     # Not the name of the page alone, which may be that of a library.
     script = tmp_path / f"{document.stem}_page.py"

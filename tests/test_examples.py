@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripted import Scripted, Step
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -78,6 +80,78 @@ def test_a_live_view_shows_every_part_as_it_changes(tmp_path: Path) -> None:
     shown = [word for line in lines for word in line.split("  ") if word.startswith("phase: ")]
     # What was overtaken before it was drawn may be left out.
     assert [*dict.fromkeys(shown)][-3:] == ["phase: build", "phase: test", "phase: done"]
+
+
+def test_the_ralph_loop_asks_claude_until_the_phase_says_that_it_is_done(
+    tmp_path: Path, claude: Scripted
+) -> None:
+    claude.says([{"text": "The task is complete."}])
+    assert run("ralph_claude.py", str(tmp_path / "w")) == [
+        "phase: start",
+        "phase: done",
+        "settled after 2 iterations",
+        "sonnet: The task is complete. (20 tokens)",
+    ]
+    assert claude.prompts == ["Complete the task."]
+
+
+def test_the_review_loop_goes_on_until_the_tests_pass(tmp_path: Path, claude: Scripted) -> None:
+    tests = {"tool": "Bash", "input": {"command": "pytest"}, "output": "1 failed"}
+    passed = {**tests, "output": "12 passed"}
+    claude.answers(
+        ("Implement", [[{"tool": "Edit", "output": "ok"}, {"text": "Written."}]]),
+        ("tests", [[tests, {"text": "FAIL: one of 12"}], [passed, {"text": "PASS"}]]),
+    )
+    assert run("review_loop.py", str(tmp_path / "w")) == [
+        "start (initial_state)",
+        "implement (work_begins)",
+        "review (implemented)",
+        "retry (tests_failed)",
+        "implement (work_begins)",
+        "review (implemented)",
+        "complete (tests_passed)",
+        "done (reviewed)",
+    ]
+
+
+def test_reviewers_work_at_once_and_answer_with_one_type(tmp_path: Path, claude: Scripted) -> None:
+    def answer(*issues: str) -> list[list[Step]]:
+        verdict = {"approved": not issues, "issues": issues}
+        return [[{"text": "Reviewed."}, {"result": {"structured_output": verdict}}]]
+
+    claude.answers(
+        ("security", answer()),
+        ("performance", answer("a loop over all rows", "no index")),
+        ("style", [[{"fail": "error_max_turns", "errors": ["too many turns"]}]]),
+    )
+    assert run("parallel_reviewers.py", str(tmp_path / "w")) == [
+        "security: approved",
+        "performance: a loop over all rows; no index",
+        "style: not reviewed: error_max_turns: too many turns",
+        "3 agents, 240 tokens",
+    ]
+
+
+def test_a_workflow_that_kills_itself_is_gone_on_with(tmp_path: Path, claude: Scripted) -> None:
+    claude.answers(
+        ("notes", [[{"text": "Faster."}]]),
+        ("Publish", [[{"tool": "Bash", "output": "ok"}, {"sleep": 0.5}, {"text": "It is out."}]]),
+    )
+    lines = run("resume_after_crash.py", str(tmp_path / "w"))
+    assert lines == [
+        "started",
+        "a version is chosen",
+        "notes: Faster.",
+        "killed after Bash",
+        "exit code: -9",
+        "resumed",
+        "notes: Faster.",
+        "published: It is out.",
+        "  Write the notes of release 1.4. completed",
+        "  Publish it. cancelled",
+        "  Publish it. completed",
+    ]
+    assert claude.prompts.count("Write the notes of release 1.4.") == 1
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

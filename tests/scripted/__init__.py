@@ -39,6 +39,11 @@ class Scripted:
         """Say so in the turns of each session from now on."""
         self._script.write_text(json.dumps({"turns": turns, **besides}), encoding="utf-8")
 
+    def answers(self, *answers: tuple[str, list[list[Step]]]) -> None:
+        """Answer so to prompts in which a regular expression occurs, the nth of them by the nth."""
+        told = [{"to": pattern, "turns": turns} for pattern, turns in answers]
+        self._script.write_text(json.dumps({"answers": told}), encoding="utf-8")
+
     @property
     def log(self) -> list[dict[str, Any]]:
         """The arguments of every run, and all frames to it (`>>`) and from it (`<<`)."""

@@ -12,7 +12,9 @@ Environment:
 
 A script is `{"turns": [[step, ...], ...]}`. Turn n answers the nth message of the *session*, so
 that one that is resumed goes on where it was; beyond the last, that one is repeated. With
-`"structured_output"` a run that has a schema ends with it. The steps:
+`"structured_output"` a run that has a schema ends with it. Under `"answers"`, a list of
+`{"to": "a regular expression", "turns": [...]}`, stand those to prompts in which it occurs: there,
+turn n answers the nth of them, whatever its session. The steps:
     {"text": "..."} {"thinking": "..."}   what the model says; $PROMPT stands for the prompt
     {"tool": "Bash", "input": {}, "output": "...", "error": false, "ask": false,
      "duration_ms": 5, "result": {...}}   a tool, with its hooks, and the permission with "ask"
@@ -129,8 +131,13 @@ class Claude:
         content = prompt.get("message", {}).get("content", "")
         if not isinstance(content, str):
             content = "".join(block.get("text", "") for block in content)
-        turns = self.script["turns"]
-        steps = turns[min(self.sessions.turn, len(turns) - 1)]
+        turns, number = self.script.get("turns", []), self.sessions.turn
+        answers: list[Json] = self.script.get("answers", [])
+        for place, answer in enumerate(answers):
+            if re.search(answer["to"], content):
+                turns, number = answer["turns"], self.sessions.count(f"answer-{place}")
+                break
+        steps = turns[min(number, len(turns) - 1)]
         self.turn = turn = Turn(self, content)
         failed = turn.run(steps)
         for job in turn.background:
@@ -319,6 +326,14 @@ class Sessions:
         kept = {"turn": self.turn, "cost": self.cost, "models": self.models}
         part.write_text(json.dumps(kept), "utf-8")
         os.replace(part, self.file)
+
+    def count(self, what: str) -> int:
+        """Tell how often this was counted before, in any run."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with open(self.home / what, "a", encoding="ascii") as file:
+            file.write(".")
+            file.flush()
+            return file.tell() - 1
 
     def charge(self, model: str, usage: Json) -> None:
         """Count a message: these totals go on in every run of the session."""
