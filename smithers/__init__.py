@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AsyncStateStore,
         AsyncSteps,
         AsyncTools,
+        AsyncTriggers,
         AsyncVcs,
         create_async_smithers_db,
     )
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         AgentResult,
         Approval,
         Commit,
+        DeadLetter,
         Execution,
         Finding,
         Memory,
@@ -64,7 +66,9 @@ if TYPE_CHECKING:
         Step,
         ToolCall,
         Transition,
+        Trigger,
     )
+    from smithers.registry import ANY
     from smithers.runtime.run import Run
     from smithers.runtime.runners import (
         AgentOutcome,
@@ -81,10 +85,12 @@ if TYPE_CHECKING:
     from smithers.storage.phases import Phases
     from smithers.storage.steps import Steps
     from smithers.storage.tools import Tools
+    from smithers.triggers import Triggers
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ANY",
     "Agent",
     "AgentFailed",
     "AgentOutcome",
@@ -105,6 +111,7 @@ __all__ = [
     "AsyncStateStore",
     "AsyncSteps",
     "AsyncTools",
+    "AsyncTriggers",
     "AsyncVcs",
     "CannotLoad",
     "CannotOpen",
@@ -112,6 +119,7 @@ __all__ = [
     "CommandRunner",
     "Commit",
     "DamagedDump",
+    "DeadLetter",
     "DumpConflict",
     "DumpTooNew",
     "Execution",
@@ -149,6 +157,8 @@ __all__ = [
     "Tools",
     "Transition",
     "TransitionNotFound",
+    "Trigger",
+    "Triggers",
     "Vcs",
     "create_async_smithers_db",
     "create_smithers_db",
@@ -182,6 +192,7 @@ _RECORDS = (
     "AgentResult",
     "Approval",
     "Commit",
+    "DeadLetter",
     "Execution",
     "Finding",
     "Memory",
@@ -194,6 +205,7 @@ _RECORDS = (
     "Step",
     "ToolCall",
     "Transition",
+    "Trigger",
 )
 _FACES = (
     "AsyncAgents",
@@ -206,11 +218,13 @@ _FACES = (
     "AsyncStateStore",
     "AsyncSteps",
     "AsyncTools",
+    "AsyncTriggers",
     "AsyncVcs",
     "create_async_smithers_db",
 )
 _RUNNERS = ("AgentOutcome", "AgentRunner", "AgentTask", "CommandRunner", "RunnerError")
 _HOMES = {
+    "ANY": "smithers.registry",
     **dict.fromkeys(_ERRORS, "smithers.errors"),
     **dict.fromkeys(_RECORDS, "smithers.records"),
     **dict.fromkeys(_FACES, "smithers.aio"),
@@ -225,6 +239,7 @@ _HOMES = {
     "StateKey": "smithers.storage.keys",
     "Steps": "smithers.storage.steps",
     "Tools": "smithers.storage.tools",
+    "Triggers": "smithers.triggers",
     "Vcs": "smithers.db",
     "Run": "smithers.runtime.run",
     "create_smithers_db": "smithers.db",

@@ -45,6 +45,7 @@ from smithers.storage.steps import Steps
 from smithers.storage.tools import Tools
 from smithers.storage.transfer import Transfer
 from smithers.stores import StoreOptions
+from smithers.triggers import Triggers
 from smithers.workspace import WorkflowDatabase, Workspace, workspace
 
 DEFAULT_PATH = ".smithers/data"
@@ -124,6 +125,7 @@ class SmithersDB:
         steps: steps of phases and executions.
         agents: runs of a model.
         tools: tool calls of agents.
+        triggers: handlers that changes call, each at least once.
         database: the reactive `Database` below, for tables of your own in the same file and
             transaction.
         path: the database file, None in memory.
@@ -161,6 +163,7 @@ class SmithersDB:
         self._workspace = shared
         self._checks = Checks(shared)
         self._reports = Reports(shared)
+        self.triggers = Triggers(shared, self._reports)
         self._transfer = Transfer(shared)
         self._pruning = Pruning(shared)
         if reset:
@@ -184,10 +187,12 @@ class SmithersDB:
         that were asked to be cancelled are cancelled.
         """
         if self.database.closed:
+            self.triggers.registry.shut()
             self._shelves.close()  # they outlive a file that was replaced
             return
         try:
             self._shelves.let_go()
+            self.triggers.registry.close()
             self.executions.let_go()
         finally:
             self._workspace.context.close()

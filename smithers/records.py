@@ -355,3 +355,52 @@ class AgentResult:
     session_id: str | None
     turns: int
     duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """A change-driven trigger as it stands in the file, whether or not a program handles it now.
+
+    It is on changes of `key` or on the answer of `sql`, the other is None. `cursor` is the `seq` of
+    the last transition that it is done with and `lag` counts those of its key after that, handled
+    or not; both are None of a query. `state` is idle, behind (there is something to handle) or
+    retrying: `attempts` have failed, the last with `error`, and the next is at `next_at`. `owner`
+    is who handles it as `host:pid`, None while nobody does. `dead` counts what was set aside,
+    `requeued` what of that is to be tried again.
+
+    >>> db.triggers.list()[0].lag
+    0
+    """
+
+    name: str
+    key: str | None
+    sql: str | None
+    state: str
+    cursor: int | None
+    lag: int | None
+    attempts: int
+    next_at: datetime | None
+    error: str | None
+    owner: str | None
+    dead: int
+    requeued: int
+    registered_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A change that a trigger's handler could not handle; see `db.triggers`.
+
+    `transition` is the change, None of a query. `attempts` have failed, the last with `error`.
+
+    >>> db.triggers.dead("deploy")[0].transition.value
+    'review'
+    """
+
+    id: int
+    trigger: str
+    transition: Transition | None
+    error: str
+    attempts: int
+    requeued: bool
+    at: datetime

@@ -99,6 +99,9 @@ ROWS = {
     "smithers.accessor": 8,  # the reading half of a signal pair
     "smithers.storage": 9,
     "smithers.db": 10,
+    "smithers.deliveries": 10,  # one trigger's way through what is due
+    "smithers.registry": 10,  # the triggers that a handle has handlers for
+    "smithers.triggers": 10,  # handlers that changes call
     "smithers.runtime": 11,
     "smithers.aio": 12,
     "smithers.cli": 12,

@@ -11,6 +11,7 @@ from smithers.aio.phases import AsyncPhases
 from smithers.aio.state import AsyncSetKey, AsyncSetState, AsyncStateKey, AsyncStateStore
 from smithers.aio.steps import AsyncSteps
 from smithers.aio.tools import AsyncTools
+from smithers.aio.triggers import AsyncTriggers
 from smithers.aio.vcs import AsyncVcs
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "AsyncStateStore",
     "AsyncSteps",
     "AsyncTools",
+    "AsyncTriggers",
     "AsyncVcs",
     "create_async_smithers_db",
 ]

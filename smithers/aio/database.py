@@ -23,6 +23,7 @@ from smithers.aio.phases import AsyncPhases
 from smithers.aio.state import AsyncStateStore
 from smithers.aio.steps import AsyncSteps
 from smithers.aio.tools import AsyncTools
+from smithers.aio.triggers import AsyncTriggers
 from smithers.aio.twins import twin
 from smithers.aio.vcs import AsyncVcs
 from smithers.db import DEFAULT_PATH, SmithersDB, open_smithers_db
@@ -108,6 +109,11 @@ class AsyncSmithersDB(AsyncFace[SmithersDB]):
     def approvals(self) -> AsyncApprovals:
         """Gates at which workflows wait for a person."""
         return self._ready().approvals
+
+    @property
+    def triggers(self) -> AsyncTriggers:
+        """Handlers that changes call, each at least once."""
+        return self._ready().triggers
 
     @property
     def memories(self) -> AsyncMemories:
@@ -269,6 +275,7 @@ class _Opened:
         self.tools = AsyncTools(sync.tools, worker)
         self.vcs = AsyncVcs(sync.vcs, worker)
         self.memories = AsyncMemories(sync.memories, worker)
+        self.triggers = AsyncTriggers(sync.triggers, worker)
         self.database: AsyncDatabase = _Tables(sync.database, worker)
 
 

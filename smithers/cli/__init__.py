@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from smithers.cli.approvals import approve, deny
 from smithers.cli.check import check
 from smithers.cli.demo import demo
 from smithers.cli.executions import cancel, current, execution, executions
@@ -21,13 +22,25 @@ from smithers.cli.queries import query, stats
 from smithers.cli.run import run
 from smithers.cli.state import delete, history, replay, set_value, state
 from smithers.cli.transfer import export, import_, prune
+from smithers.cli.triggers import triggers
 from smithers.cli.vcs import commits, reviews
 from smithers.cli.watch import watch
 
 # As the help shows them.
 SECTIONS = {
-    "Executions": (executions, execution, current, phases, steps, agents, tools, cancel),
-    "State": (state, set_value, delete, history, replay, watch),
+    "Executions": (
+        executions,
+        execution,
+        current,
+        phases,
+        steps,
+        agents,
+        tools,
+        cancel,
+        approve,
+        deny,
+    ),
+    "State": (state, set_value, delete, history, replay, watch, triggers),
     "Memories and version control": (memories, commits, reviews),
     "Database": (query, stats, check, export, import_, prune),
 }

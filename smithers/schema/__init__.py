@@ -9,6 +9,7 @@ from smithers.schema.history import HISTORY
 from smithers.schema.memories import MEMORIES, STORE
 from smithers.schema.runtime import RUNTIME
 from smithers.schema.transfer import TRANSFER
+from smithers.schema.triggers import TRIGGERS
 from smithers.schema.vcs import VCS
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ INTERNAL_TABLES = (
     "_smithers_places",
     "_smithers_approvals",
     "_smithers_sessions",
+    "_smithers_triggers",
+    "_smithers_dead_letters",
 )
 # Every table is tracked: whatever program writes to it, the change log knows which rows.
-TRACKED_TABLES = (*TABLES, *INTERNAL_TABLES, "_smithers_leases")
+TRACKED_TABLES = (*TABLES, *INTERNAL_TABLES, "_smithers_leases", "_smithers_trigger_leases")
 
 # Every step from an empty file to the present schema. One that has been released never changes.
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -51,6 +54,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("0004_memories", MEMORIES),
     ("0005_transfer", TRANSFER),
     ("0006_runtime", RUNTIME),
+    ("0007_triggers", TRIGGERS),
     # The opener tracks the tables then; by statements alone that cannot be said.
     ("0008_change_log", ()),
 )

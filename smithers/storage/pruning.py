@@ -75,6 +75,15 @@ _HORIZON = """
         AND "commit" <> (SELECT "commit" FROM kept) ORDER BY seq DESC LIMIT 1
     ) ELSE (SELECT max(seq) FROM transitions) END
 """
+# The last transition before the commit of the first one that a trigger has still to handle.
+_NEEDED = """
+    SELECT min("commit") - 1 FROM transitions WHERE seq IN (
+        SELECT (
+            SELECT min(seq) FROM transitions AS change
+            WHERE change.key = triggers.key AND change.seq > triggers.cursor
+        ) FROM _smithers_triggers AS triggers WHERE triggers.key IS NOT NULL
+    )
+"""
 _COUNT_TRANSITIONS = "SELECT count(*) FROM transitions WHERE seq <= ?"
 # Other programs write times in other ways, and with offsets.
 _EXPIRED = "FROM memories WHERE julianday(expires_at) < julianday(?)"
@@ -200,6 +209,9 @@ class Pruning:
             return _Plan(None, executions, [], None)
         agents = execute(_DOOMED_AGENTS, {"before": before}).fetchall()
         (horizon,) = execute(_HORIZON, {"before": before}).fetchone()
+        (needed,) = execute(_NEEDED).fetchone()
+        if horizon is not None and needed is not None:
+            horizon = min(horizon, needed)
         # Not what is to expire yet, whatever time was given.
         return _Plan(min(before, to_text(self._workspace.now())), executions, agents, horizon)
 

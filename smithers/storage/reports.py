@@ -71,6 +71,11 @@ class Reports:
         """Observe the rows of a query; `SmithersDB.observe` is its public face."""
         return self._database.observe(sql, self._bound(sql, params))
 
+    def check(self, sql: str, params: Parameters = ()) -> None:
+        """Refuse what `query` would refuse as it is now, without running it."""
+        if not self._database.reads_only(sql, self._bound(sql, params)):
+            raise WriteRefused(sql)
+
     def stats(self) -> dict[str, int]:
         """Count the rows of every table of the file: ours first, then the user's own by name."""
         own = [name for (name,) in self._database.conn.execute(_OTHER_TABLES).fetchall()]

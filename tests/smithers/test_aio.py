@@ -46,6 +46,7 @@ from smithers.aio import (
     AsyncPhases,
     AsyncSteps,
     AsyncTools,
+    AsyncTriggers,
     AsyncVcs,
 )
 from smithers.db import Memories, State, Vcs
@@ -55,9 +56,11 @@ from smithers.storage.executions import Executions
 from smithers.storage.phases import Phases
 from smithers.storage.steps import Steps
 from smithers.storage.tools import Tools
+from smithers.triggers import Triggers
 from tests.recorder import Recorder
 
 ROOT = Path(__file__).parent.parent.parent
+NOT_AWAITED = ("transitions", "key", "open", "on", "on_query")
 
 
 @pytest.fixture
@@ -85,7 +88,7 @@ def public(kind: type) -> set[str]:
             {"transaction"},
             {
                 *("transact", "database", "path", "state", "execution", "executions", "phases"),
-                *("steps", "agents", "tools", "vcs", "memories", "approvals", "run"),
+                *("steps", "agents", "tools", "vcs", "memories", "approvals", "run", "triggers"),
             },
         ),
         (Executions, AsyncExecutions, set[str](), set[str]()),
@@ -96,6 +99,7 @@ def public(kind: type) -> set[str]:
         (Steps, AsyncSteps, set[str](), set[str]()),
         (Agents, AsyncAgents, set[str](), set[str]()),
         (Tools, AsyncTools, set[str](), set[str]()),
+        (Triggers, AsyncTriggers, {"run_forever"}, {"deliver_forever"}),
     ],
 )
 def test_every_method_has_a_twin(
@@ -107,7 +111,7 @@ def test_every_method_has_a_twin(
         assert other.__doc__ == one.__doc__, name
         taken, given = inspect.signature(one), inspect.signature(other)
         assert [*taken.parameters.values()] == [*given.parameters.values()], name
-        streams = name.startswith("observe") or name in ("transitions", "key", "open")
+        streams = name.startswith("observe") or name in NOT_AWAITED
         assert inspect.iscoroutinefunction(other) is not streams, name
 
 

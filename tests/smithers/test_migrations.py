@@ -28,6 +28,7 @@ UNRELEASED = (
     "0004_memories",
     "0005_transfer",
     "0006_runtime",
+    "0007_triggers",
     "0008_change_log",
 )
 
