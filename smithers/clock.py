@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from smithers.errors import StateTypeError
+
 # The second that was written last, and its text.
 _written: tuple[tuple[int, ...], str] = (), ""
 
@@ -31,6 +33,14 @@ def to_text(moment: datetime) -> str:
 
 
 def from_text(text: str) -> datetime:
-    """Read ISO-8601 text; without an offset (as SQLite's own `datetime()` writes) it is UTC."""
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    """Read ISO-8601 text; without an offset (as SQLite's own `datetime()` writes) it is UTC.
+
+    Raises StateTypeError for what another program has written in its place.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StateTypeError(
+            f"a time in the database is no ISO-8601 text: {text!r} (`check` says where)"
+        ) from error

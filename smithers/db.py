@@ -245,8 +245,8 @@ class SmithersDB:
     def check(self, *, quick: bool = False) -> list[Finding]:
         """Look for what is wrong with the file, errors first; nothing is changed or mended.
 
-        Integrity, foreign keys, the schema, totals, history against state, full text, owners that
-        have ended, the version of SQLite and the permissions of the files. `quick` leaves the
+        Integrity, foreign keys, the schema, totals, times, history against state, full text, owners
+        that have ended, the version of SQLite and the permissions of the files. `quick` leaves the
         slowest part out, whether indexes and tables agree. A file that is too damaged to be opened
         is NotADatabase instead.
 

@@ -152,7 +152,7 @@ class ReadOnly(SmithersError):
 
 
 class StateTypeError(SmithersError, TypeError):
-    """A stored value is not what its reader can take; the message names the key."""
+    """A stored value, or a time, is not what its reader can take; the message names the key."""
 
 
 class RepositoryError(SmithersError):

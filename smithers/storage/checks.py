@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from reactive_sqlite.dialect import sqlite3
+from smithers.clock import from_text
+from smithers.errors import StateTypeError
 from smithers.records import Finding
-from smithers.schema import migrate
+from smithers.schema import TABLES, migrate
 from smithers.schema.memories import PIECES, WORDS, unspaced
 from smithers.workspace import Workspace
 
@@ -111,6 +113,18 @@ _UNINDEXED = tuple(
     )
     for index, only in ((WORDS, ""), (PIECES, f"{unspaced('memories')} AND"))
 )
+# Nearly all are written in the one form that needs no closer look.
+_TIMES = """
+    SELECT m.name, p.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS p
+    WHERE m.type = 'table' AND (p.name LIKE '%\\_at' ESCAPE '\\' OR p.name = 'timestamp')
+    ORDER BY m.name, p.cid
+"""
+_ODD_TIMES = """
+    SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND (
+        {column} NOT GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T*Z'
+        OR date({column}, '+0 days') IS NOT substr({column}, 1, 10) OR julianday({column}) IS NULL
+    )
+"""
 _MADE_BY = "SELECT sql FROM sqlite_master WHERE name = ?"
 _SHADOWS = ("data", "idx", "content", "docsize", "config")
 _RUNNING = """
@@ -140,6 +154,7 @@ class Checks:
         yield "orphans", self._orphans
         yield "parents", self._parents
         yield "totals", self._totals
+        yield "times", self._times
         yield "history", self._history
         yield "search", self._search
         yield "owners", self._owners
@@ -215,6 +230,16 @@ class Checks:
             which = _counted(len(ids), "execution")
             message = f"{which} with totals other than those of the rows: {_named(ids)}"
             yield _finding("totals", message, len(ids))
+
+    def _times(self) -> Iterator[Finding]:
+        for table, column in self._database.conn.execute(_TIMES).fetchall():
+            if table not in TABLES:
+                continue
+            sql = _ODD_TIMES.format(table=table, column=column)
+            odd = [text for (text,) in self._database.conn.execute(sql) if not _is_time(text)]
+            if odd:
+                message = f"{_counted(len(odd), 'row')} of {table} with a {column} that is no time"
+                yield _finding("times", f"{message}: {_named([*map(repr, odd)])}", len(odd))
 
     def _history(self) -> Iterator[Finding]:
         for message, sql in _STATE_AND_HISTORY:
@@ -320,6 +345,14 @@ def _finding(check: str, message: str, count: int, *, level: str = "error") -> F
 
 def _objects(rows: Iterator[tuple[str, str, str]]) -> dict[tuple[str, str], str]:
     return {(kind, name): " ".join(sql.split()) for kind, name, sql in rows}
+
+
+def _is_time(text: str) -> bool:
+    try:
+        from_text(text)
+    except StateTypeError:
+        return False
+    return True
 
 
 def _counted(count: int, noun: str) -> str:

@@ -99,6 +99,13 @@ async def test_the_asynchronous_database_finds_the_same(sound: SmithersDB, path:
         ),
         ("UPDATE agents SET cost_usd = cost_usd + 1e-9", "totals", "1 execution with totals"),
         ("UPDATE executions SET total_iterations = 9", "totals", "2 executions with totals other"),
+        (
+            "UPDATE agents SET started_at = 1796005604",
+            "times",
+            "2 rows of agents with a started_at",
+        ),
+        ("UPDATE commits SET timestamp = 'now'", "times", "timestamp that is no time: 'now'"),
+        ("UPDATE phases SET completed_at = '2026-02-30T00:00:00Z'", "times", "of phases with a"),
         ("UPDATE state SET value = '2'", "history", "3 keys in the state with another value than"),
         ("INSERT INTO state (key, value) VALUES ('x', '1')", "history", "1 key in the state that"),
         ("DELETE FROM state", "history", "3 keys that history knows and the state has not: 'a'"),
