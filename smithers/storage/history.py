@@ -91,7 +91,7 @@ class StateHistory:
         """
         if key is not None:
             check_key(key)
-        if limit is not None and (type(limit) is not int or limit < 0):
+        if limit is not None and (type(limit) is not int or not 0 <= limit < 2**63):
             raise ValueError(f"limit is a number of transitions from 0 up, or None, not {limit!r}")
         sql = _NEWEST.format(key="" if key is None else _OF_KEY)
         values = {

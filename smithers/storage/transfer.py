@@ -70,6 +70,7 @@ class Transfer:
         """Read every row of a dump; `SmithersDB.load` is its public face."""
         name = os.fspath(path)
         self._workspace.check_writable(f"load {name!r}")
+        self._database.conn.execute("SELECT 1")  # raises what there is to be raised once closed
         self._refuse_transaction("load a dump")
         with open(path, "rb") as file:
             reader = DumpReader(file, name)

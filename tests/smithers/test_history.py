@@ -38,7 +38,7 @@ def test_history_is_the_newest_oldest_first(db: SmithersDB) -> None:
     assert db.state.history(since=9999) == []
 
 
-@pytest.mark.parametrize("limit", [-1, True, 1.5, "1"])
+@pytest.mark.parametrize("limit", [-1, True, 1.5, "1", 2**63])
 def test_a_limit_is_a_number_of_transitions(db: SmithersDB, limit: Any) -> None:
     with pytest.raises(ValueError, match="limit"):
         db.state.history(limit=limit)
