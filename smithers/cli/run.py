@@ -6,19 +6,23 @@ import asyncio
 import os
 import shlex
 import signal
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from smithers.aio.database import create_async_smithers_db
-from smithers.cli.progress import progress
+from smithers.cli.eventlines import Lines
+from smithers.cli.progress import Progress
+from smithers.cli.screen import Screen
 from smithers.cli.script import CannotRun, Main, load_main, one_line, shown_trace
 from smithers.cli.target import HOME, VARIABLE, place_for
 from smithers.errors import SmithersError, StepFailed
 from smithers.records import Execution
-from smithers.runtime.run import Resume
+from smithers.runtime.run import Resume, Run
 
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
@@ -96,13 +100,19 @@ async def _run(main: Main, script: Path, place: Path, name: str, resume: Resume)
             try:
                 async with running:
                     entered = True
-                    shown.enter_context(progress(db.path, running.id, resumed=running.resumed))
+                    shown.enter_context(_progress(db.path, running))
                     await main(running)
             except BaseException as caught:  # a run that was entered has recorded it
                 if not entered:
                     raise
                 error = caught
         return Outcome(error, await db.execution.get(running.id))
+
+
+def _progress(path: Path, running: Run[Any]) -> Progress:
+    """Return what shows a run as stdout takes it."""
+    live = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return (Screen if live else Lines)(path, running.id, resumed=running.resumed)
 
 
 def _judge(outcome: Outcome, name: str, again: str) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from smithers.errors import SmithersError
 from smithers.runtime.host import Host
 from smithers.runtime.lines import lines_of, readable
-from smithers.runtime.toolbox import Answer, Tool, answer, offered
+from smithers.runtime.tool import Tool
+from smithers.runtime.toolbox import Answer, answer, offered
 
 if TYPE_CHECKING:
     from anyio import AsyncFile

@@ -1,62 +1,26 @@
-"""What an agent may do with the state and the memories: tools, with their schemas, as data.
+"""What an agent may do with the state and the memories: the tools, as data.
 
 No library of a protocol is needed here; `mcp` serves them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from smithers.db import SmithersDB
 from smithers.jsontext import json_text
 from smithers.records import Memory, Transition
+from smithers.runtime.room import FEW, LEAST_SHARE, cut, is_unicode, put, share_out, short, shown
+from smithers.runtime.tool import Arguments, Schema, Tool
 from smithers.schema.memories import CATEGORIES, SCOPES
 
 TRIGGER = "mcp"
-Arguments = Mapping[str, Any]
-Schema = Mapping[str, Any]
-
 # Of what a tool returns, in characters, unless its caller says otherwise.
 DEFAULT_ROOM = 20_000
 MOST_ROOM = 1_000_000
 MOST_ROWS = 200
-# However many rows there are, so much is told of each value; and so much of any other text.
-LEAST_SHARE = 80
-_FEW = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """One tool.
-
-    Attributes:
-        name: its name.
-        description: what it does, for a model.
-        arguments: the JSON schema of each argument.
-        required: the arguments that must be given.
-        run: does it, and returns what becomes JSON.
-        writes: whether it changes anything.
-    """
-
-    name: str
-    description: str
-    run: Callable[[SmithersDB, Arguments], Any]
-    arguments: Mapping[str, Schema] = field(default_factory=lambda: MappingProxyType({}))
-    required: tuple[str, ...] = ()
-    writes: bool = False
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of its arguments."""
-        return {
-            "type": "object",
-            "properties": {name: dict(schema) for name, schema in self.arguments.items()},
-            "required": list(self.required),
-            "additionalProperties": False,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +40,9 @@ def answer(db: SmithersDB, name: str, arguments: object, *, allow_write: bool) -
     """Call a tool by its name; whatever goes wrong is an answer, too."""
     try:
         tool = _named(name, allow_write=allow_write)
-        value = tool.run(db, _checked(tool, arguments))
+        value = tool.run(db, tool.checked(arguments))
         text = json_text(value)
-        if not _is_unicode(text):
+        if not is_unicode(text):
             text = json_text(value, ascii_only=True)
     except Exception as error:
         return Answer(_told(error), is_error=True)
@@ -89,7 +53,7 @@ def _named(name: str, *, allow_write: bool) -> Tool:
     tools = {tool.name: tool for tool in _TOOLS}
     if name not in tools:
         names = ", ".join(tool.name for tool in offered(allow_write=allow_write))
-        raise ValueError(f"there is no tool {_shown(name)}: there are {names}")
+        raise ValueError(f"there is no tool {shown(name)}: there are {names}")
     if tools[name].writes and not allow_write:
         raise ValueError(f"{name} is not offered: here the database is for reading only")
     return tools[name]
@@ -97,103 +61,8 @@ def _named(name: str, *, allow_write: bool) -> Tool:
 
 def _told(error: Exception) -> str:
     """Write an error in one line that a model can read; it may quote what somebody has stored."""
-    line = _cut(" ".join(str(error).split()) or type(error).__name__, 2 * _FEW)
-    return line if _is_unicode(line) else line.encode("ascii", "backslashreplace").decode()
-
-
-# -- arguments -----------------------------------------------------------------------------------
-
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-}
-
-
-def _checked(tool: Tool, given: object) -> dict[str, Any]:
-    """Return the arguments if they fit the schema; not every client looks at it."""
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise TypeError(f"the arguments of {tool.name} are an object, not {_shown(given)}")
-    arguments = cast("dict[str, Any]", given)
-    for name in arguments:
-        if name not in tool.arguments:
-            known = ", ".join(tool.arguments)
-            raise ValueError(f"{tool.name} takes no argument {_shown(name)}, but: {known}")
-    for name in tool.required:
-        if name not in arguments:
-            raise ValueError(f"{tool.name} needs the argument {name!r}")
-    return {
-        name: _fitting(name, value, tool.arguments[name])
-        for name, value in arguments.items()
-        if value is not None or name in tool.required
-    }
-
-
-def _fitting(name: str, value: Any, schema: Schema) -> Any:
-    if "enum" in schema and value not in schema["enum"]:
-        raise ValueError(f"{name} is one of {', '.join(schema['enum'])}, not {_shown(value)}")
-    expected = _TYPES.get(schema["type"]) if isinstance(schema["type"], str) else None
-    if expected is None:
-        return value
-    if expected is int and isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON knows no difference
-    if not isinstance(value, expected) or isinstance(value, bool):
-        raise TypeError(f"{name} is of type {schema['type']}, not {_shown(value)}")
-    low, high = schema.get("minimum"), schema.get("maximum")
-    if (low is not None and value < low) or (high is not None and value > high):
-        raise ValueError(f"{name} is from {low} to {high}, not {_shown(value)}")
-    return value
-
-
-# -- what comes back -----------------------------------------------------------------------------
-
-
-def _put(row: dict[str, Any], name: str, value: Any, room: int) -> dict[str, Any]:
-    """Put a value into a row, or the beginning of its JSON where it is longer than its share."""
-    text = json_text(value)
-    if len(text) <= room:
-        row[name] = value
-    else:
-        row[f"{name}_beginning"] = text[:room]
-        row[f"{name}_characters"] = len(text)
-    return row
-
-
-def _shares(values: Sequence[Any], room: int) -> list[int]:
-    """Share out room so that what is short is told whole, and what is long as far as it goes."""
-    sizes = [len(json_text(value)) for value in values]
-    shares = [0] * len(sizes)
-    order = sorted(range(len(sizes)), key=sizes.__getitem__)
-    for taken, index in enumerate(order):
-        share = max(room // (len(order) - taken), LEAST_SHARE)
-        shares[index] = min(sizes[index], share)
-        room = max(room - shares[index], 0)
-    return shares
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 1] + "…"
-
-
-def _short(text: str | None) -> str | None:
-    return None if text is None else _cut(text, _FEW)
-
-
-def _shown(value: object) -> str:
-    return _cut(repr(value), LEAST_SHARE)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-# -- the tools -----------------------------------------------------------------------------------
+    line = cut(" ".join(str(error).split()) or type(error).__name__, 2 * FEW)
+    return line if is_unicode(line) else line.encode("ascii", "backslashreplace").decode()
 
 
 def _state_get(db: SmithersDB, arguments: Arguments) -> Any:
@@ -204,13 +73,13 @@ def _state_get(db: SmithersDB, arguments: Arguments) -> Any:
         if entry is None:
             return {"key": key, "present": False}
         row = {"key": key, "present": True, "updated_at": entry.updated_at}
-        return _put(row, "value", entry.value, room)
+        return put(row, "value", entry.value, room)
     keys = db.state.keys()
     listed = keys[: arguments.get("limit", 100)]
     found = [entry for key in listed if (entry := db.state.entry(key)) is not None]
-    shares = _shares([entry.value for entry in found], room)
+    shares = share_out([entry.value for entry in found], room)
     rows = [
-        _put({"key": entry.key}, "value", entry.value, share)
+        put({"key": entry.key}, "value", entry.value, share)
         for entry, share in zip(found, shares, strict=True)
     ]
     return {"state": rows, "left_out": len(keys) - len(listed)}
@@ -219,7 +88,7 @@ def _state_get(db: SmithersDB, arguments: Arguments) -> Any:
 def _state_set(db: SmithersDB, arguments: Arguments) -> Any:
     transition = db.state.set(arguments["key"], arguments["value"], TRIGGER)
     row = {"id": transition.id, "key": transition.key}
-    return _put(row, "previous_value", transition.previous_value, _FEW)
+    return put(row, "previous_value", transition.previous_value, FEW)
 
 
 def _state_history(db: SmithersDB, arguments: Arguments) -> Any:
@@ -230,10 +99,10 @@ def _state_history(db: SmithersDB, arguments: Arguments) -> Any:
         before=arguments.get("before"),
         since=arguments.get("since"),
     )
-    shown = found[-limit:]
-    values = [each for t in shown for each in (t.previous_value, t.value)]
-    shares = iter(_shares(values, arguments.get("max_characters", DEFAULT_ROOM)))
-    rows = [_transition(t, next(shares), next(shares)) for t in shown]
+    newest = found[-limit:]
+    values = [each for t in newest for each in (t.previous_value, t.value)]
+    shares = iter(share_out(values, arguments.get("max_characters", DEFAULT_ROOM)))
+    rows = [_transition(t, next(shares), next(shares)) for t in newest]
     return {"history": rows, "older_are_left_out": len(found) > limit}
 
 
@@ -241,15 +110,15 @@ def _transition(transition: Transition, previous: int, now: int) -> dict[str, An
     row: dict[str, Any] = {
         "id": transition.id,
         "key": transition.key,
-        "trigger": _short(transition.trigger),
+        "trigger": short(transition.trigger),
         "timestamp": transition.timestamp,
-        "execution_id": _short(transition.execution_id),
-        "agent_id": _short(transition.agent_id),
+        "execution_id": short(transition.execution_id),
+        "agent_id": short(transition.agent_id),
     }
-    _put(row, "previous_value", transition.previous_value, previous)
+    put(row, "previous_value", transition.previous_value, previous)
     if transition.deleted:
         return {**row, "deleted": True}
-    return _put(row, "value", transition.value, now)
+    return put(row, "value", transition.value, now)
 
 
 def _memory_search(db: SmithersDB, arguments: Arguments) -> Any:
@@ -259,11 +128,11 @@ def _memory_search(db: SmithersDB, arguments: Arguments) -> Any:
         found = db.memories.list(category, scope, limit + 1)
     else:
         found = db.memories.search(query, category, scope, limit + 1)
-    shown = found[:limit]
-    shares = _shares(
-        [memory.content for memory in shown], arguments.get("max_characters", DEFAULT_ROOM)
+    best = found[:limit]
+    shares = share_out(
+        [memory.content for memory in best], arguments.get("max_characters", DEFAULT_ROOM)
     )
-    rows = [_memory(memory, share) for memory, share in zip(shown, shares, strict=True)]
+    rows = [_memory(memory, share) for memory, share in zip(best, shares, strict=True)]
     return {"memories": rows, "more_are_left_out": len(found) > limit}
 
 
@@ -272,11 +141,11 @@ def _memory(memory: Memory, room: int) -> dict[str, Any]:
         "category": memory.category,
         "scope": memory.scope,
         "key": memory.key,
-        "source": _short(memory.source),
+        "source": short(memory.source),
         "confidence": memory.confidence,
         "updated_at": memory.updated_at,
     }
-    return _put(row, "content", memory.content, room)
+    return put(row, "content", memory.content, room)
 
 
 def _memory_add(db: SmithersDB, arguments: Arguments) -> Any:

@@ -17,7 +17,7 @@ import click
 import pytest
 
 from smithers import SmithersDB, create_smithers_db
-from smithers.cli.progress import most_telling
+from smithers.cli.screen import most_telling
 from smithers.cli.script import MODULE
 from smithers.storage.overview import Part
 from tests.smithers.commandline import Result, Run, environment, on_terminal
