@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 from smithers.errors import ClaudeMissing
 from smithers.runtime.agents import AgentCall, agent
 from smithers.runtime.groups import Launched, end_group, to_the_end
+from smithers.runtime.host import Host
+from smithers.runtime.mcp import offer
 from smithers.runtime.runners import TAIL, AgentOutcome, AgentTask, RunnerError
 from smithers.runtime.script import Script
 from smithers.runtime.tracking import AgentRecorder
@@ -85,6 +87,7 @@ async def claude(
     call = _completed(call, options)
     runner = ClaudeRunner(
         call.model,
+        script.host,
         output_type=call.output_type,
         cwd=cwd,
         max_turns=max_turns,
@@ -100,6 +103,7 @@ class ClaudeRunner:
     def __init__(
         self,
         model: str,
+        host: Host,
         *,
         output_type: Any = None,
         cwd: str | os.PathLike[str] | None = None,
@@ -108,6 +112,7 @@ class ClaudeRunner:
         options: ClaudeAgentOptions | None = None,
     ) -> None:
         self._model = model
+        self._host = host
         self._output_type = output_type
         self._cwd = cwd
         self._max_turns = max_turns
@@ -221,6 +226,7 @@ class ClaudeRunner:
             options.resume = session_id
             options.fork_session = options.continue_conversation = False
             options.session_id = options.resume_session_at = options.resume_drops_turn = None
+        offer(options, self._host)
         return options
 
 

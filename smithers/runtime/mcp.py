@@ -17,7 +17,7 @@ from smithers.runtime.toolbox import Answer, answer, offered
 
 if TYPE_CHECKING:
     from anyio import AsyncFile
-    from claude_agent_sdk import McpSdkServerConfig, SdkMcpTool
+    from claude_agent_sdk import ClaudeAgentOptions, McpSdkServerConfig, SdkMcpTool
     from mcp.server import Server, ServerRequestContext
     from mcp_types import (
         CallToolRequestParams,
@@ -30,14 +30,26 @@ SERVER = "smithers"
 _MISSING = 'this needs the official package mcp, 2.0 or newer: pip install "smithers-py[mcp]"'
 
 
+def offer(options: ClaudeAgentOptions, host: Host) -> None:
+    """Add the tools to those of an agent, unless it has a server of that name.
+
+    Their use is allowed, unless a callback of the caller decides that.
+    """
+    servers = options.mcp_servers
+    if not isinstance(servers, dict) or SERVER in servers:
+        return  # the path of a configuration goes to the program as it is
+    options.mcp_servers = {**servers, SERVER: state_tools(host)}
+    if options.can_use_tool is None:
+        options.allowed_tools = [*options.allowed_tools, *tool_names()]
+
+
 def state_tools(host: Host, *, allow_write: bool = True) -> McpSdkServerConfig:
     """Offer the tools to an agent of this process: a value of `options.mcp_servers`.
 
     What they write carries what runs where this is called (the execution, and the agent), since
     the SDK calls them from tasks of its own. Needs claude-agent-sdk.
 
-    >>> options.mcp_servers = {SERVER: state_tools(host)}
-    >>> options.allowed_tools = tool_names()
+    >>> options = ClaudeAgentOptions(mcp_servers={SERVER: state_tools(host)})
     """
     from claude_agent_sdk import create_sdk_mcp_server
 

@@ -220,6 +220,57 @@ async def test_hooks_permissions_and_tools_of_the_host_go_through_options(
     assert seen == ["PreToolUse", result.id], "what the agent calls runs below the agent"
 
 
+async def test_the_agent_has_state_and_memories_as_tools(
+    db: AsyncSmithersDB, claude: Scripted
+) -> None:
+    await db.state.set("phase", "start")
+    claude.says(
+        [
+            {"mcp": "smithers", "tool": "state_get", "args": {"key": "phase"}},
+            {"mcp": "smithers", "tool": "state_set", "args": {"key": "phase", "value": [1]}},
+            {"mcp": "smithers", "tool": "state_history", "args": {"key": "phase"}},
+            {
+                **{"mcp": "smithers", "tool": "memory_add"},
+                "args": {"category": "fact", "key": "api", "content": "at /v2"},
+            },
+            {"mcp": "smithers", "tool": "memory_search", "args": {"query": "v2"}},
+            {"mcp": "smithers", "tool": "state_set", "args": {"key": ""}},
+            DONE,
+        ]
+    )
+    async with db.run("w") as run:
+        result = await run.claude("go")
+    calls = await db.tools.list(result.id)
+    assert [call.name for call in calls[:2]] == [
+        "mcp__smithers__state_get",
+        "mcp__smithers__state_set",
+    ]
+    outputs = [json.loads(str(call.output)) for call in calls[:5]]
+    assert outputs[0]["value"] == "start"
+    assert [row["value"] for row in outputs[2]["history"]] == ["start", [1]]
+    assert outputs[4]["memories"][0]["content"] == "at /v2"
+    assert calls[5].status == "failed" and "Traceback" not in str(calls[5].error)
+    last = (await db.state.history("phase"))[-1]
+    assert (last.value, last.trigger) == ([1], "mcp")
+    assert (last.execution_id, last.agent_id) == (run.id, result.id)
+
+
+async def test_a_server_of_the_callers_under_that_name_takes_its_place(
+    db: AsyncSmithersDB, claude: Scripted
+) -> None:
+    @tool("state_get", "mine", {"a": int})
+    async def mine(_: Any) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": "mine"}]}
+
+    options = ClaudeAgentOptions(
+        mcp_servers={"smithers": create_sdk_mcp_server("smithers", tools=[mine])}
+    )
+    claude.says([{"mcp": "smithers", "tool": "state_get", "args": {"a": 1}}, DONE])
+    result = await ask(db, options=options)
+    (call,) = await db.tools.list(result.id)
+    assert call.output == "mine"
+
+
 async def test_structured_output_is_of_the_type_and_recorded_as_json(
     db: AsyncSmithersDB, claude: Scripted
 ) -> None:
