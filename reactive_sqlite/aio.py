@@ -102,6 +102,7 @@ class AsyncDatabase(AsyncFace[Database]):
     execute = awaited(Database.execute)
     refresh = awaited(Database.refresh)
     reads_only = awaited(Database.reads_only)
+    track = awaited(Database.track)
     tracked = awaited(Database.tracked)
     feeds = awaited(Database.feeds)
     drop_consumer = awaited(Database.drop_consumer)

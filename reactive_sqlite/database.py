@@ -178,6 +178,17 @@ class Database(sqlite_utils.Database):
 
     # -- the change log ------------------------------------------------------------------------
 
+    def track(self, *tables: str) -> None:
+        """Log every change of several tables from now on: all of them or none. See `Table.track`.
+
+        Example:
+            >>> db.track("orders", "customers")
+        """
+        with self.transaction():
+            catalog = self.broker.catalog()
+            for name in tables:
+                self.broker.log.track(catalog, name)
+
     def tracked(self) -> list[str]:
         """Return the names of the tables whose changes are logged, in lower case, sorted."""
         with self.broker.locked():

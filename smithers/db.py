@@ -494,6 +494,5 @@ def _prepare(database: WorkflowDatabase, name: str, *, read_only: bool) -> None:
     if found < SCHEMA_VERSION:
         with database.transaction():
             migrate(database)
-            for table in TRACKED_TABLES:
-                database.table(table).track()
+            database.track(*TRACKED_TABLES)
     database.numbering = True

@@ -64,8 +64,8 @@ NOT_AWAITED = ("transitions", "key", "open", "on", "on_query")
 
 
 @pytest.fixture
-async def db(path: Path) -> AsyncIterator[AsyncSmithersDB]:
-    async with create_async_smithers_db(path) as opened:
+async def db(made: Path) -> AsyncIterator[AsyncSmithersDB]:
+    async with create_async_smithers_db(made) as opened:
         yield opened
 
 

@@ -17,6 +17,6 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def db(path: Path) -> AsyncIterator[AsyncSmithersDB]:
-    async with create_async_smithers_db(path) as opened:
+async def db(made: Path) -> AsyncIterator[AsyncSmithersDB]:
+    async with create_async_smithers_db(made) as opened:
         yield opened
