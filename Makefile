@@ -34,7 +34,7 @@ demo: $(USER_STAMP)
 	$(BIN)/smithers demo
 
 test: $(DEV_STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 soak: $(DEV_STAMP)
 	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
