@@ -186,14 +186,14 @@ class SmithersDB:
         Observables are completed. Executions that run go on being `running`, for `resume`; those
         that were asked to be cancelled are cancelled.
         """
+        self.triggers.registry.shut()
         if self.database.closed:
-            self.triggers.registry.shut()
             self._shelves.close()  # they outlive a file that was replaced
             return
         try:
             self._shelves.let_go()
-            self.triggers.registry.close()
             self.executions.let_go()
+            self.triggers.registry.let_go()
         finally:
             self._workspace.context.close()
             self.database.close()

@@ -206,9 +206,8 @@ class Registry:
         self.closed = True
         self.wake()
 
-    def close(self) -> None:
-        """Come to an end, and let others handle the triggers."""
-        self.shut()
+    def let_go(self) -> None:
+        """Let others handle the triggers."""
         self.claims.release_all()
 
     def _check(self, name: str, retries: object) -> None:

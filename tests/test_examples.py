@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from smithers import create_smithers_db
 from tests.scripted import Scripted, Step
 
 ROOT = Path(__file__).parent.parent
@@ -152,6 +153,20 @@ def test_a_workflow_that_kills_itself_is_gone_on_with(tmp_path: Path, claude: Sc
         "  Publish it. completed",
     ]
     assert claude.prompts.count("Write the notes of release 1.4.") == 1
+
+
+def test_a_row_of_another_program_starts_an_agent(tmp_path: Path, claude: Scripted) -> None:
+    claude.answers(("login", [[{"text": "Fixed."}]]), ("tests", [[{"text": "Written."}]]))
+    answered = ["Fix the login. Fixed.", "Write the tests. Written."]
+    assert run("agent_on_change.py", str(tmp_path)) == answered
+    assert claude.prompts == ["Fix the login.", "Write the tests."]
+    assert run("agent_on_change.py", str(tmp_path)) == answered, "two more of the same"
+    with create_smithers_db(tmp_path, read_only=True) as db:
+        assert [one.name for one in db.execution.list("completed")] == [
+            *("Ticket 4", "Ticket 3", "Ticket 2", "Ticket 1"),
+        ]
+        (trigger,) = db.triggers.list()
+        assert (trigger.state, trigger.dead, trigger.owner) == ("idle", 0, None)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

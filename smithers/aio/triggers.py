@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from reactivex.abc import DisposableBase
@@ -167,7 +168,8 @@ class AsyncTriggers(AsyncFace[Triggers]):
                 call = await self._worker.run(delivery.next)
                 while call is not None:
                     outcome = await _outcome(call)
-                    call = await self._worker.run(delivery.next, outcome)
+                    # What was done is noted, also when that is awaited by nobody any more.
+                    call = await _surely(self._worker, partial(delivery.next, outcome))
                 return delivery.count, delivery.pause
             finally:
                 await _surely(self._worker, close)
@@ -265,6 +267,19 @@ async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*listed, return_exceptions=True)
 
 
-async def _surely(worker: Worker, call: Callable[[], object]) -> None:
+async def _surely(worker: Worker, call: Callable[[], R]) -> R:
     """Have a call made on the worker even when nobody awaits it any more."""
-    await asyncio.shield(asyncio.ensure_future(worker.run(call)))
+    task = asyncio.create_task(worker.run(call))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_left)
+        raise
+
+
+def _left(task: asyncio.Task[Any]) -> None:
+    """Report what went wrong in a call that nobody awaits any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, DatabaseClosed):
+        message = "what a trigger has handled could not be noted"
+        task.get_loop().call_exception_handler({"message": message, "exception": error})

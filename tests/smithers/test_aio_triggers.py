@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sqlite3
@@ -245,6 +246,23 @@ async def test_changes_are_handled_as_they_are_made_here_and_by_other_programs(
         await task  # the close ends it
 
 
+async def test_left_alone_it_ends_with_the_database_and_says_nothing(path: Path) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    for _ in range(5):
+        async with create_async_smithers_db(path) as db:
+            seen = Seen()
+            db.triggers.on("phase", name="one")(seen.later)
+            db.triggers.on_query("SELECT value FROM state", name="rows")(seen.later)
+            task = asyncio.create_task(db.triggers.deliver_forever())
+            await db.state.set("phase", 1)
+            await seen.count(1)
+        task.cancel()
+        await asyncio.wait([task])
+    gc.collect()
+    assert reported == []
+
+
 async def test_a_failure_never_ends_it_and_is_tried_again_in_time(db: AsyncSmithersDB) -> None:
     seen = Seen()
 
@@ -291,6 +309,26 @@ async def test_a_cancelled_one_cancels_its_handlers_and_their_changes_come_again
     let.set()
     assert await db.triggers.deliver() == 1
     assert seen.values == [1]
+
+
+async def test_what_a_handler_has_done_is_noted_though_it_is_cancelled_then(
+    db: AsyncSmithersDB,
+) -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    @db.triggers.on("phase", name="one")
+    def last(_: Transition) -> None:
+        for task in tasks:
+            task.cancel()
+
+    async def deliver() -> None:
+        await db.triggers.deliver()
+
+    await db.state.set("phase", 1)
+    tasks.append(asyncio.create_task(deliver()))
+    await asyncio.wait(tasks)
+    assert tasks[0].cancelled()
+    assert [(one.lag, one.owner) for one in await db.triggers.list()] == [(0, None)]
 
 
 async def test_another_process_takes_over_what_one_that_was_killed_had_begun(
