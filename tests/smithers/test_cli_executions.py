@@ -291,8 +291,14 @@ def test_a_hundred_executions_take_a_line_or_two_each(cli: Run, db: SmithersDB) 
 
 
 def test_listing_changes_no_byte_of_database_and_log(
-    cli: Run, db: SmithersDB, path: Path, workflow: Callable[[], tuple[Workflow, str]]
+    cli: Run,
+    db: SmithersDB,
+    path: Path,
+    workflow: Callable[[], tuple[Workflow, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Where the machine is slow this takes longer than the owner's heartbeat waits, which writes.
+    monkeypatch.setattr("smithers.ownership.HEARTBEAT", 600.0)
     _, id = workflow()
     agent = db.agents.list()[0].id
     files = [path / "db.sqlite", path / "db.sqlite-wal"]
