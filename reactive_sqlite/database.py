@@ -93,6 +93,7 @@ class Database(sqlite_utils.Database):
         try:
             super().__init__(connection)
             self.memory = in_memory
+            self.accept(connection)
             if not read_only:
                 _mend(connection)
             self.broker = Broker(connection, self._report, home)
@@ -102,6 +103,12 @@ class Database(sqlite_utils.Database):
             raise
         if watch and self.path is not None:
             self._watcher = _watching(self.broker, str(self.path), self._report)
+
+    def accept(self, connection: Connection) -> None:
+        """Look at the file when it has been opened, before anything is written to it.
+
+        What this raises, in a subclass, closes it again.
+        """
 
     # -- observing -----------------------------------------------------------------------------
 

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from reactive_sqlite.connection import Connection
 from reactive_sqlite.database import Database
 from smithers.clock import Clock
 from smithers.context import Context, Frame, Kind
-from smithers.errors import ReadOnly
+from smithers.errors import ReadOnly, SchemaTooNew
 from smithers.ownership import Ownership
+from smithers.schema import APPLICATION_ID, SCHEMA_VERSION
 from smithers.schema.history import NEXT_COMMIT
 
 _NEXT = f"SELECT {NEXT_COMMIT}"
@@ -32,6 +34,13 @@ class WorkflowDatabase(Database):
     _commit: int | None = None
     # For each transaction and savepoint under way, what is to be done should it be rolled back.
     _undo: tuple[list[Callable[[], object]], ...] = ()
+
+    def accept(self, connection: Connection) -> None:
+        """Raise SchemaTooNew for a file of a newer version, which is not to be touched."""
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        if application == APPLICATION_ID and found > SCHEMA_VERSION:
+            raise SchemaTooNew(str(self.path), found=found, supported=SCHEMA_VERSION)
 
     @property
     def commit_number(self) -> int | None:

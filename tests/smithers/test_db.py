@@ -212,6 +212,22 @@ def test_a_newer_schema_is_refused_and_left_alone(
     assert digest(tmp_path)["db.sqlite"] == before["db.sqlite"]
 
 
+def test_a_newer_copy_whose_change_log_is_of_another_schema_is_left_alone(
+    db: SmithersDB, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.sqlite"
+    db.query("VACUUM INTO $1", [str(copy)], write=True)
+    plain = sqlite3.connect(copy)
+    plain.execute("PRAGMA user_version = 1000")
+    plain.close()
+    content = copy.read_bytes()
+    with pytest.raises(SchemaTooNew, match="1000"):
+        create_smithers_db(copy)
+    assert copy.read_bytes() == content, (
+        "what the log knows of the schema is not brought up to date"
+    )
+
+
 def test_reading_only_changes_no_byte_of_database_and_log(db: SmithersDB, path: Path) -> None:
     db.state.set("a", 1)
     before = digest(path)
