@@ -14,7 +14,7 @@ from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Deliveries, Home, Parcel
-from reactive_sqlite.dialect import locked_elsewhere, noted, sqlite3
+from reactive_sqlite.dialect import locked_elsewhere, may_pass, noted, sqlite3
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import NotReady
 from reactive_sqlite.interest import NOBODY, Interests, Sources
@@ -104,7 +104,7 @@ class Broker:
         self._settled = 0  # so many commits of our own are known to be in the log
         self._later: dict[View, None] = {}  # their first value waits for the end of the transaction
         self._underived = False  # the schema moved, and its regions are still to be asked for
-        self._overdue: Sources = {}  # another process's lock kept them from being run
+        self._overdue: Sources = {}  # another process's lock or the disk kept them from being run
         self._commits = 0
         self._spare: Publication | None = None  # an empty one, to be used again
         connection.ledger = self.capture
@@ -334,11 +334,12 @@ class Broker:
                 capture.settle()
             if hit or due or self._overdue:
                 self._renew(hit)
-        except sqlite3.OperationalError as error:
-            if not locked_elsewhere(error):
-                raise
-            # Another process has locked the file since. The commit stands; the watcher comes again.
+        except sqlite3.Error as error:
+            # Another process has locked the file since, or the disk fails. The commit stands, so
+            # that its writer must not be told anything else; the watcher comes again.
             self._overdue.update(hit)
+            if not locked_elsewhere(error):
+                self.report(error)
         if self._later:
             self._begin_later()
 
@@ -483,6 +484,10 @@ class Broker:
                 if locked_elsewhere(now.error):
                     self._overdue[source] = None
                     continue
+                if may_pass(now.error):
+                    self._overdue[source] = None
+                    if before is not None and str(before.error) == str(now.error):
+                        continue  # told already
                 self.report(now.error)
             elif (
                 before is not None

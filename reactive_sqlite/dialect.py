@@ -11,11 +11,13 @@ else:
     # Whatever sqlite-utils works with; the two must be the same.
     sqlite3 = import_module("sqlite_utils.utils").sqlite3
 
-__all__ = ["MINIMUM_SQLITE", "locked_elsewhere", "noted", "quote", "sqlite3"]
+__all__ = ["MINIMUM_SQLITE", "locked_elsewhere", "may_pass", "noted", "quote", "sqlite3"]
 
 E = TypeVar("E", bound=Exception)
 
 _BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED
+# SQLITE_NOMEM, IOERR, FULL, CANTOPEN, PROTOCOL: of the machine, not of the statement.
+_MACHINE = frozenset({7, 10, 13, 14, 15})
 
 # PRAGMA table_list, by which shadow and virtual tables are told apart.
 MINIMUM_SQLITE = (3, 37, 0)
@@ -29,6 +31,11 @@ def quote(identifier: str) -> str:
 def locked_elsewhere(error: BaseException) -> bool:
     """Whether SQLite's error means that somebody else has the lock: later, not never."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether SQLite's error is one of the disk or the memory, so that the same may work later."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _MACHINE
 
 
 def noted(error: E, sql: str) -> E:
