@@ -214,10 +214,9 @@ class _Calling:
             late = not working.done()
             if late:
                 working.cancel()
-                await to_the_end(_wait(working))
+                await to_the_end(_quiet(working))
         if recorder.stopped.done():
-            if not working.cancelled():
-                working.exception()  # it had to stop, and how it did is of no interest
+            await _quiet(working)
             recorder.stopped.result()
         if late:
             raise RunnerError(f"no result within {self._call.timeout:g} s")
@@ -271,8 +270,11 @@ def _note_losses(error: BaseException, recorder: AgentRecorder) -> None:
         error.add_note(f"not recorded: {type(lost).__name__}: {lost}")
 
 
-async def _wait(task: asyncio.Task[Any]) -> None:
+async def _quiet(task: asyncio.Task[Any]) -> None:
+    """Wait for the end of what had to stop; how it came to it is of no interest."""
     await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()
 
 
 def _result(row: Agent, call: AgentCall, shape: Shape | None) -> AgentResult:

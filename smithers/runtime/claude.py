@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import traceback
@@ -55,6 +56,9 @@ What is done already need not be done again; at the end give the whole answer.
 {prompt}"""
 
 
+_SILENT = logging.NullHandler()
+
+
 class _SessionLost(RunnerError):
     """A session was to be gone on with, and nothing was heard of it."""
 
@@ -84,10 +88,12 @@ async def claude(
         raise ValueError(f"max_cost_usd is a number of dollars from 0 up, not {max_cost_usd!r}")
     if options is not None and not hasattr(options, "cli_path"):
         raise TypeError(f"options is a ClaudeAgentOptions, not {type(options).__name__}")
+    system_prompt = call.system_prompt
     call = _completed(call, options)
     runner = ClaudeRunner(
         call.model,
         script.host,
+        system_prompt=system_prompt,
         output_type=call.output_type,
         cwd=cwd,
         max_turns=max_turns,
@@ -105,6 +111,7 @@ class ClaudeRunner:
         model: str,
         host: Host,
         *,
+        system_prompt: str | None = None,
         output_type: Any = None,
         cwd: str | os.PathLike[str] | None = None,
         max_turns: int | None = None,
@@ -113,6 +120,7 @@ class ClaudeRunner:
     ) -> None:
         self._model = model
         self._host = host
+        self._system_prompt = system_prompt
         self._output_type = output_type
         self._cwd = cwd
         self._max_turns = max_turns
@@ -143,6 +151,9 @@ class ClaudeRunner:
         """Do a task in a new session, or go on with it in the one of an earlier attempt."""
         # It takes most of a second, in which nothing else on the loop could run.
         await asyncio.to_thread(import_module, "claude_agent_sdk")
+        # What it logs of a failure is in the error as well. Where nobody has said what is to become
+        # of logs, Python would print it into whatever the script shows.
+        logging.getLogger("claude_agent_sdk").addHandler(_SILENT)
         if task.session_id is None:
             return await self._run(task.prompt, task, recorder, None)
         trouble = (task.trouble or "").partition("\n")[0]
@@ -157,7 +168,7 @@ class ClaudeRunner:
     ) -> AgentOutcome:
         from smithers.runtime.conversation import Conversation, failure_of
 
-        options = self._made(task, session_id)
+        options = self._made(session_id)
         limit = self._max_cost_usd
         resumed = options.resume
         if limit is not None:
@@ -188,7 +199,9 @@ class ClaudeRunner:
         error = reading.exception() if ended_itself else None
         result = conversation.result
         failure: RunnerError | None
-        if error is not None:
+        if conversation.refusal is not None:
+            failure = conversation.refusal
+        elif error is not None:
             # The frames of the library hold its pipes, and whoever keeps the error would keep them.
             traceback.clear_frames(error.__traceback__)
             failure = _failure(error, conversation, launched)
@@ -204,16 +217,14 @@ class ClaudeRunner:
         assert result is not None
         return AgentOutcome(output=result.result or "", structured=result.structured_output)
 
-    def _made(self, task: AgentTask, session_id: str | None) -> ClaudeAgentOptions:
+    def _made(self, session_id: str | None) -> ClaudeAgentOptions:
         """Return the options of one run: those of the caller, and what was said beside them."""
         from claude_agent_sdk import ClaudeAgentOptions
 
         options = ClaudeAgentOptions() if self._options is None else self._options
         options = replace(options, model=self._model, cli_path=self.find())
-        if task.system_prompt is not None and (
-            options.system_prompt is None or isinstance(options.system_prompt, str)
-        ):
-            options.system_prompt = task.system_prompt
+        if self._system_prompt is not None:
+            options.system_prompt = self._system_prompt
         if self._cwd is not None:
             options.cwd = Path(self._cwd)
         if self._max_turns is not None:
@@ -238,6 +249,8 @@ async def _read(prompt: str, options: ClaudeAgentOptions, conversation: Conversa
     async with aclosing(messages):
         async for message in messages:
             await conversation.take(message)
+            if conversation.refusal is not None:
+                return
 
 
 async def _until_over(
@@ -248,6 +261,8 @@ async def _until_over(
     gone_at: float | None = None
     while not reading.done():
         await asyncio.wait({reading}, timeout=_LOOK)
+        if conversation.refusal is not None:
+            return
         now = loop.time()
         grace = BACKGROUND_GRACE if conversation.had_background else GRACE
         if conversation.settled_at is not None and now - conversation.settled_at > grace:
@@ -268,6 +283,8 @@ async def _leave(reading: asyncio.Task[None], launched: Launched | None) -> None
         await asyncio.wait({reading}, timeout=_LAST_WORDS / 2)
         reading.cancel()
         await asyncio.wait({reading})
+    if not reading.cancelled():
+        reading.exception()  # seen: whoever asks for it has it, and nobody has to
     if launched is not None:
         if (group := launched.group) is not None:
             await end_group(group)
@@ -282,8 +299,6 @@ def _failure(
 
     from smithers.runtime.conversation import failure_of
 
-    if isinstance(error, RunnerError):
-        return error
     if isinstance(error, ResultError):
         known = conversation.result
         failure = failure_of(error if known is None or not known.is_error else known)

@@ -53,6 +53,7 @@ class Conversation:
 
     Attributes:
         result: the last message that ended a turn, None before the first.
+        refusal: why the agent has to be stopped, None while it has not.
         has_begun: whether the session was heard of.
         settled_at: since when nothing more is to be expected, in the loop's time; None while it is.
         had_background: whether an agent has worked in the background, so that a turn may follow.
@@ -67,6 +68,7 @@ class Conversation:
         max_cost_usd: float | None,
     ) -> None:
         self.result: ResultMessage | None = None
+        self.refusal: RunnerError | None = None
         self.has_begun = False
         self.settled_at: float | None = None
         self.had_background = False
@@ -86,7 +88,7 @@ class Conversation:
         self._said = False
 
     async def take(self, message: Message) -> None:
-        """Take the next message; RunnerError when the agent has to be stopped for it."""
+        """Take the next message."""
         match message:
             case ResultMessage():
                 await self._end_turn(message)
@@ -249,7 +251,7 @@ class Conversation:
         cost = max(message.total_cost_usd - self._base, 0.0)
         recorder.cost(cost, session=(message.session_id, message.total_cost_usd))
         if self._max_cost_usd is not None and cost > self._max_cost_usd:
-            raise RunnerError(
+            self.refusal = RunnerError(
                 f"its cost, {cost:.6g} USD, has passed max_cost_usd={self._max_cost_usd:g}"
             )
 

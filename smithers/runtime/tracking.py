@@ -177,11 +177,10 @@ class AgentRecorder:
         if call in self._calls:
             return
         self._calls.add(call)
+        name = writable(str(name)) or "?"
         self._tell(
             lambda book: book.start_tool(call, name, input, agent),
-            lambda book, _: book.start_tool(
-                call, writable(str(name)) or "?", repr(input)[:_SHOWN], agent
-            ),
+            lambda book, _: book.start_tool(call, name, repr(input)[:_SHOWN], agent),
         )
 
     def tool_ended(
@@ -200,7 +199,11 @@ class AgentRecorder:
             self._tell(lambda book: book.fail_tool(call, error))
         else:
             self._tell(
-                lambda book: book.complete_tool(call, "" if output is None else output, summary),
+                lambda book: book.complete_tool(
+                    call,
+                    "" if output is None else output,
+                    None if summary is None else writable(summary),
+                ),
                 lambda book, failed: book.fail_tool(
                     call, f"its output could not be recorded: {type(failed).__name__}: {failed}"
                 ),
