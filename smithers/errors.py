@@ -5,6 +5,7 @@
     │   └── TransitionNotFound  no transition does
     ├── InvalidStatus           a row has ended, so that cannot be done to it any more
     ├── ExecutionBusy           another live run owns the execution
+    ├── ExecutionCancelled      the execution that runs here was cancelled from elsewhere
     ├── OwnershipLost           this run owned the execution, and another one has taken it over
     ├── NoCurrentExecution      nothing runs below which the row could stand
     ├── StepFailed              what a step of a run called raised
@@ -85,6 +86,20 @@ class ExecutionBusy(SmithersError):
         super().__init__(f"execution {id!r} is owned by another live run, {owner}{advice}")
         self.id = id
         self.owner = owner
+
+
+class ExecutionCancelled(SmithersError):
+    """Somebody has cancelled the execution of a run, which has ended as such.
+
+    Attributes:
+        id: the id of the execution.
+        reason: what was said of it, None where nothing was.
+    """
+
+    def __init__(self, id: str, reason: str | None) -> None:
+        super().__init__(f"execution {id!r} was cancelled" + (f": {reason}" if reason else ""))
+        self.id = id
+        self.reason = reason
 
 
 class OwnershipLost(SmithersError):

@@ -298,8 +298,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A gate at which a workflow waits for a person; `status` is pending, approved or denied.
+    """A gate at which a workflow waits for a person.
 
+    `status` is pending, approved or denied, or void when its execution has ended without an answer.
     `occurrence` counts the gates of one key in one place of the script, from 0.
 
     >>> approval = await run.human("deploy", "Deploy to production?")

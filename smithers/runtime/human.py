@@ -6,7 +6,7 @@ import asyncio
 
 from smithers.codec import check_text
 from smithers.db import SmithersDB
-from smithers.errors import NotFound
+from smithers.errors import InvalidStatus, NotFound
 from smithers.records import Approval
 from smithers.runtime.place import Element
 from smithers.runtime.script import Script
@@ -27,7 +27,7 @@ async def human(
         raise ValueError(f"timeout is a number of seconds from 0 up, or None, not {timeout!r}")
     place = script.places.next("gate", key)
     standing = script.standing(place)
-    if standing is None or standing.row_id is None:
+    if standing is None or await _is_over(script, standing):
         last: Element = place.path[-1]
 
         def ask(db: SmithersDB) -> Standing:
@@ -44,8 +44,20 @@ async def human(
     try:
         async with asyncio.timeout(timeout):
             found = await gate.first(lambda asked: asked is None or asked.status != "pending")
-    except TimeoutError as error:
-        raise TimeoutError(f"nobody has answered {key!r} within {timeout} s") from error
+    except BaseException as error:
+        script.places.give_back(place)  # asked again, it is the same question
+        if isinstance(error, TimeoutError):
+            raise TimeoutError(f"nobody has answered {key!r} within {timeout} s") from error
+        raise
     if found is None:
         raise NotFound("gate", id)
+    if found.status == "void":
+        raise InvalidStatus("gate", id, "void, since its execution has ended", "wait at")
     return found
+
+
+async def _is_over(script: Script, standing: Standing) -> bool:
+    """Whether nobody can answer any more: the execution had failed, and was taken up again."""
+    id = standing.row_id
+    asked = None if id is None else await script.host.call(lambda db: db.approvals.get(id))
+    return asked is None or asked.status == "void"

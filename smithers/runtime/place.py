@@ -50,6 +50,7 @@ class Places:
     def __init__(self) -> None:
         self._here: ContextVar[Place] = ContextVar("place")
         self._seen: Counter[tuple[Place, str, str]] = Counter()
+        self._given_back: dict[tuple[Place, str, str], list[Place]] = {}
 
     @property
     def here(self) -> Place:
@@ -58,7 +59,14 @@ class Places:
 
     def next(self, kind: str, name: str) -> Place:
         """Return the place of the next thing of this name here."""
-        return self.here / (kind, name, self._occurrence(kind, name))
+        given_back = self._given_back.get((self.here, kind, name))
+        return given_back.pop(0) if given_back else self._next(kind, name)
+
+    def give_back(self, place: Place) -> None:
+        """Have the next thing of that name there stand in this place, where nothing came of it."""
+        *around, (kind, name, _) = place.path
+        key = (Place(tuple(around)), str(kind), str(name))
+        self._given_back.setdefault(key, []).append(place)
 
     def next_loop(self) -> tuple[Place, int]:
         """Return where the next loop stands, without its iteration, and its occurrence."""
@@ -73,6 +81,9 @@ class Places:
             yield
         finally:
             self._here.reset(token)
+
+    def _next(self, kind: str, name: str) -> Place:
+        return self.here / (kind, name, self._occurrence(kind, name))
 
     def _occurrence(self, kind: str, name: str) -> int:
         key = (self.here, kind, name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from smithers.codec import check_text
 from smithers.context import Frame
 from smithers.db import SmithersDB
-from smithers.errors import ExecutionBusy, OwnershipLost
+from smithers.errors import ExecutionBusy, ExecutionCancelled, OwnershipLost
 from smithers.process import this_process
 from smithers.records import AgentResult, Approval, Execution, RalphResult
 from smithers.runtime.agents import AgentCall, OnFinished, agent
@@ -29,6 +29,7 @@ from smithers.runtime.runners import AgentRunner
 from smithers.runtime.script import Script
 from smithers.runtime.steps import phase, step
 from smithers.runtime.tracking import OnTool
+from smithers.schema.executions import ENDED
 from smithers.storage.places import Standing
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Run(Generic[D]):
 
     Leaving it completes the execution, an exception fails it, the cancellation of its task, SIGINT
     and SIGTERM leave it `interrupted`, to be resumed by the next run of its name. When somebody
-    cancels the execution, the task that entered the run is cancelled.
+    cancels the execution, the task that entered the run is cancelled, and ExecutionCancelled leaves
+    the block.
 
     Attributes:
         db: the database.
@@ -126,8 +128,11 @@ class Run(Generic[D]):
         finally:
             frame.context.leave(frame.id)
             self._over = True
-        if watch.terminated and isinstance(error, asyncio.CancelledError):
-            raise SystemExit(128 + signal.SIGTERM) from error
+        if isinstance(error, asyncio.CancelledError):
+            if watch.terminated:
+                raise SystemExit(128 + signal.SIGTERM) from error
+            if watch.cancelled and watch.taken_back():
+                raise ExecutionCancelled(frame.id, watch.reason) from error
 
     @property
     def id(self) -> str:
@@ -373,8 +378,10 @@ class Watch:
 
     def __init__(self, host: Host, id: str) -> None:
         self.cancelled = False
+        self.reason: str | None = None
         self.terminated = False
         self._task = asyncio.current_task()
+        self._before = 0 if self._task is None else self._task.cancelling()
         self._loop = asyncio.get_running_loop()
         query = host.observe(lambda db: db.executions.observe(id))
         self._subscription = query.subscribe(self._look)
@@ -386,10 +393,15 @@ class Watch:
         if self._handles_term:
             self._loop.remove_signal_handler(signal.SIGTERM)
 
+    def taken_back(self) -> bool:
+        """Take the cancellation of the task back; False when it was cancelled otherwise as well."""
+        task = asyncio.current_task()
+        return task is not None and task is self._task and task.uncancel() <= self._before
+
     def _look(self, execution: Execution | None) -> None:
         if execution is None or execution.cancel_requested_at is None or self.cancelled:
             return
-        self.cancelled = True
+        self.cancelled, self.reason = True, execution.cancel_reason
         if self._task is not None:
             self._task.cancel(f"execution {execution.id!r} is to be cancelled")
 
@@ -417,7 +429,9 @@ def _end(db: SmithersDB, id: str, error: BaseException | None, cancelled: bool) 
     if error is None or (isinstance(error, SystemExit) and not error.code):
         db.executions.finish(id)
     elif isinstance(error, asyncio.CancelledError) and cancelled:
-        db.executions.cancel(id)
+        found = db.executions.get(id)
+        if found is not None and found.status not in ENDED:
+            db.executions.cancel(id)
     elif _interrupts(error):
         _interrupt(db, id)
     else:

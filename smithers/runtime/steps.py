@@ -47,14 +47,16 @@ async def step(
             value = fn()
             if inspect.isawaitable(value):
                 value = await value
-        _, plain = encoded(value, name=f"the result of step {name!r}")
     except Exception as error:
         await _end(script, frame, error)
-        if not _is_refusal(error, name):
-            raise StepFailed(name, error_line(error)) from error
-        raise
+        raise StepFailed(name, error_line(error)) from error
     except BaseException as error:
         script.leave(frame, error)
+        raise
+    try:
+        _, plain = encoded(value, name=f"the result of step {name!r}")
+    except (TypeError, ValueError) as error:
+        await _end(script, frame, error)
         raise
     await script.end(lambda db: db.steps.complete(frame.id, plain))
     return plain
@@ -91,13 +93,6 @@ async def phase(script: Script, name: str) -> AsyncGenerator[str]:
         script.leave(entered, error)
         raise
     await script.end(lambda db: db.phases.leave(entered.id))
-
-
-def _is_refusal(error: Exception, name: str) -> bool:
-    """Whether it is the result that was refused, which names the step itself."""
-    return isinstance(error, TypeError | ValueError) and str(error).startswith(
-        f"the result of step {name!r}"
-    )
 
 
 async def _end(script: Script, frame: Frame, error: Exception) -> None:

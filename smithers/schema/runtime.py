@@ -31,7 +31,7 @@ RUNTIME = (
         occurrence INTEGER NOT NULL DEFAULT 0,
         prompt TEXT NOT NULL,
         status TEXT NOT NULL DEFAULT 'pending'
-            CHECK (status IN ('pending', 'approved', 'denied')),
+            CHECK (status IN ('pending', 'approved', 'denied', 'void')),
         comment TEXT,
         requested_at TEXT NOT NULL DEFAULT ({NOW}),
         decided_at TEXT
@@ -47,5 +47,15 @@ RUNTIME = (
         session_id TEXT NOT NULL PRIMARY KEY,
         cost_usd REAL NOT NULL CHECK (cost_usd >= 0)
     ) WITHOUT ROWID
+    """,
+    # Nobody waits there any more.
+    f"""
+    CREATE TRIGGER executions_ended_gates AFTER UPDATE OF status ON executions
+    WHEN new.status IN ('completed', 'failed', 'cancelled')
+    BEGIN
+        UPDATE _smithers_approvals SET
+            status = 'void', decided_at = coalesce(new.completed_at, {NOW})
+        WHERE execution_id = new.id AND status = 'pending';
+    END
     """,
 )

@@ -14,6 +14,7 @@ from smithers.records import Approval
 from smithers.rows import Rows, moment, moment_or_none
 from smithers.workspace import Workspace
 
+STATUSES = ("pending", "approved", "denied", "void")
 _TABLE = "_smithers_approvals"
 _COLUMNS = "id, execution_id, key, occurrence, prompt, status, comment, requested_at, decided_at"
 _INSERT = f"""
@@ -147,8 +148,8 @@ class Approvals:
 def _of(status: str | None) -> dict[str, str]:
     if status is None:
         return {}
-    if status not in ("pending", "approved", "denied"):
-        raise ValueError(f"the status of a gate is pending, approved or denied, not {status!r}")
+    if status not in STATUSES:
+        raise ValueError(f"the status of a gate is one of {STATUSES}, not {status!r}")
     return {"status": status}
 
 

@@ -95,8 +95,39 @@ async def test_the_gate_of_an_execution_that_has_ended_stands_in_the_way_of_no_o
             await run.human("deploy", "Deploy?", timeout=0.01)
     async with db.run("w") as run:
         gate = asyncio.create_task(run.human("deploy", "Deploy?"))
-        await waiting(db, 2)
+        await waiting(db)
         assert (await db.approvals.approve("deploy")).execution_id == run.id
         assert (await gate).approved
     with pytest.raises(NotFound, match="waiting gate 'deploy'"):
         await db.approvals.approve("deploy")
+
+
+async def test_asked_again_after_a_while_it_is_the_same_question(db: AsyncSmithersDB) -> None:
+    async with db.run("w") as run:
+        for _ in range(3):
+            with pytest.raises(TimeoutError, match="nobody has answered 'deploy'"):
+                await run.human("deploy", "Deploy?", timeout=0.01)
+        assert len(await db.approvals.list()) == 1
+        await db.approvals.approve("deploy")
+        assert (await run.human("deploy", "Deploy?")).approved
+        with pytest.raises(TimeoutError):
+            await run.human("deploy", "Deploy again?", timeout=0.01)
+        assert [gate.occurrence for gate in await db.approvals.list()] == [0, 1]
+
+
+async def test_gates_of_an_ended_execution_are_void_and_asked_anew_by_a_resumed_run(
+    db: AsyncSmithersDB,
+) -> None:
+    with pytest.raises(ValueError, match="broken"):
+        async with db.run("w") as run:
+            with pytest.raises(TimeoutError):
+                await run.human("deploy", "Deploy?", timeout=0.01)
+            raise ValueError("broken")
+    (gate,) = await db.approvals.list()
+    assert gate.status == "void" and gate.decided_at is not None
+    assert await db.approvals.list("pending") == []
+    async with db.run("w", resume="failed") as run:
+        asking = asyncio.create_task(run.human("deploy", "Deploy?"))
+        await waiting(db)
+        await db.approvals.deny("deploy")
+        assert not (await asking).approved

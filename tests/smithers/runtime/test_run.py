@@ -15,6 +15,7 @@ from smithers import (
     AsyncSmithersDB,
     Execution,
     ExecutionBusy,
+    ExecutionCancelled,
     InvalidStatus,
     NotFound,
     create_async_smithers_db,
@@ -322,3 +323,31 @@ async def test_a_run_is_entered_once(db: AsyncSmithersDB) -> None:
 async def test_what_is_to_be_resumed_is_said_by_name(db: AsyncSmithersDB, resume: Any) -> None:
     with pytest.raises(TypeError, match="resume is True, False"):
         db.run("w", resume=resume)
+
+
+async def test_a_cancelled_execution_leaves_its_block_as_an_error_of_its_own(
+    db: AsyncSmithersDB,
+) -> None:
+    async def cancel(id: str) -> None:
+        async with create_async_smithers_db(db.path or "") as elsewhere:
+            await elsewhere.execution.cancel(id, "no longer wanted")
+
+    run = db.run("w")
+    with pytest.raises(ExecutionCancelled, match="no longer wanted") as caught:
+        async with run:
+            await cancel(run.id)
+            await asyncio.Event().wait()
+    assert (caught.value.id, caught.value.reason) == (run.id, "no longer wanted")
+    task = asyncio.current_task()
+    assert task is not None and task.cancelling() == 0
+    assert (await the_only(db)).status == "cancelled"
+
+
+async def test_cancelling_an_inner_run_is_an_error_for_the_outer_one(db: AsyncSmithersDB) -> None:
+    async with db.run("outer") as outer:
+        with pytest.raises(ExecutionCancelled):
+            async with db.run("inner") as inner:
+                await db.execution.cancel(inner.id)
+                await asyncio.Event().wait()
+        assert await outer.step("goes on", str, 1) == "1"
+    assert [e.status for e in await db.execution.list()] == ["cancelled", "completed"]
