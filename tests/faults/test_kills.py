@@ -221,7 +221,7 @@ def is_there(plain: sqlite3.Connection, what: list[Any]) -> bool:
             return bool(kept >= 1 and (oldest <= id or kept >= 2))
         case ["value", key, n]:
             (text,) = plain.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
-            return int(text) >= n
+            return bool(int(text) >= n)
         case ["done", seq]:
             return bool(plain.execute("SELECT 1 FROM done WHERE seq = ?", (seq,)).fetchone())
         case ["row", table, id, status]:
