@@ -21,10 +21,11 @@ from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
 from smithers.files import make_file, refusal
 from smithers.ids import new_id
 from smithers.journal import Journal
-from smithers.projects import project_of, shared_store, user_store
+from smithers.memory.projects import project_of, shared_store, user_store
+from smithers.memory.shelving import Shelves, Shelving
+from smithers.memory.stores import StoreOptions
 from smithers.records import Finding, Pruned
 from smithers.schema import SCHEMA_VERSION, TRACKED_TABLES, migrate, version
-from smithers.shelving import Shelves, Shelving
 from smithers.storage.agents import Agents
 from smithers.storage.approvals import Approvals
 from smithers.storage.checks import Checks
@@ -34,17 +35,16 @@ from smithers.storage.history import StateHistory
 from smithers.storage.keys import StateKeys
 from smithers.storage.memories import Remembering
 from smithers.storage.phases import Phases
-from smithers.storage.places import Standings
 from smithers.storage.pruning import Pruning
-from smithers.storage.recollections import Recalling
+from smithers.storage.recalling import Recalling
 from smithers.storage.reports import Parameters, Reports
 from smithers.storage.reviews import Reviews
 from smithers.storage.sessions import Sessions
+from smithers.storage.standings import Standings
 from smithers.storage.state import StateStore
 from smithers.storage.steps import Steps
 from smithers.storage.tools import Tools
 from smithers.storage.transfer import Transfer
-from smithers.stores import StoreOptions
 from smithers.triggers import Triggers
 from smithers.workspace import WorkflowDatabase, Workspace, workspace
 

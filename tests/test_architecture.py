@@ -79,21 +79,16 @@ ROWS = {
     "smithers.repositories": 7,  # what git or jj says of the current commit
     "smithers.codec": 7,
     "smithers.dumpfile": 7,  # the lines of the file that a database is dumped to
-    "smithers.projects": 7,  # which project a database belongs to, and where memories are shared
     "smithers.files": 7,  # files and directories made for this user alone
     "smithers.jsontext": 7,  # values as JSON text that every reader takes
-    "smithers.search": 7,  # the words of what somebody searches for
     "smithers.schema": 8,
     "smithers.context": 8,
     "smithers.ownership": 8,
     "smithers.journal": 8,
     "smithers.workspace": 8,  # what the storage classes of a handle share
     "smithers.parents": 8,  # below what a new row stands
-    "smithers.shelves": 8,  # the memories of one file, as one session sees them
-    "smithers.shelving": 8,  # where the memories stand that one handle sees
-    "smithers.stores": 8,  # files of memories apart from the workflow database
-    "smithers.merged": 8,  # queries of several databases, observed as one
-    "smithers.facts": 8,  # what a call that logs something is given, checked
+    "smithers.memory": 8,  # in which files memories stand, who sees which
+    "smithers.logged": 8,  # what a call that logs something is given, checked
     "smithers.rows": 8,  # rows with a life, started and ended
     "smithers.shapes": 8,  # what the values of a type look like in JSON
     "smithers.accessor": 8,  # the reading half of a signal pair
@@ -122,7 +117,7 @@ PURE = (
     "smithers.errors",
     "smithers.records",
     "smithers.codec",
-    "smithers.search",
+    "smithers.memory.search",
 )
 IO_MODULES = frozenset(
     {
@@ -133,7 +128,7 @@ IO_MODULES = frozenset(
 )
 SQL_ROOMS = (
     *("smithers.schema", "smithers.ownership", "smithers.journal", "smithers.storage"),
-    *("smithers.workspace", "smithers.parents", "smithers.rows", "smithers.shelves"),
+    *("smithers.workspace", "smithers.parents", "smithers.rows", "smithers.memory.shelves"),
 )
 PRINTING_ROOMS = ("smithers.cli", "smithers.demo")
 HEAVY = (

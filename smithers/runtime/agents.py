@@ -26,7 +26,7 @@ from smithers.runtime.runners import AgentOutcome, AgentRunner, AgentTask, Runne
 from smithers.runtime.script import Script
 from smithers.runtime.tracking import AgentRecorder, EndedElsewhere, OnTool
 from smithers.shapes import Misfit, Shape, shape_of, type_name
-from smithers.storage.places import Standing
+from smithers.storage.standings import Standing
 
 OnFinished = Callable[[AgentResult], Any | Awaitable[Any]]
 

@@ -10,7 +10,7 @@ from smithers.errors import InvalidStatus, NotFound
 from smithers.records import Approval
 from smithers.runtime.place import Element
 from smithers.runtime.script import Script
-from smithers.storage.places import Standing
+from smithers.storage.standings import Standing
 
 
 async def human(

@@ -11,7 +11,7 @@ from reactive_sqlite.signals.watched import WatchedRun
 from smithers.records import RalphResult
 from smithers.runtime.place import Place
 from smithers.runtime.script import Script
-from smithers.storage.places import Standing
+from smithers.storage.standings import Standing
 
 Body = Callable[[], Any | Awaitable[Any]]
 

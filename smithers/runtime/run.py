@@ -30,7 +30,7 @@ from smithers.runtime.script import Script
 from smithers.runtime.steps import phase, step
 from smithers.runtime.tracking import OnTool
 from smithers.schema.executions import ENDED
-from smithers.storage.places import Standing
+from smithers.storage.standings import Standing
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions

@@ -11,7 +11,7 @@ from smithers.db import SmithersDB
 from smithers.runtime.groups import to_the_end
 from smithers.runtime.host import Host
 from smithers.runtime.place import Place, Places
-from smithers.storage.places import Standing
+from smithers.storage.standings import Standing
 
 Left = tuple[Frame, BaseException]
 

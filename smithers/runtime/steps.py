@@ -13,7 +13,7 @@ from smithers.db import SmithersDB
 from smithers.errors import StepFailed
 from smithers.failure import error_line
 from smithers.runtime.script import Script
-from smithers.storage.places import Standing
+from smithers.storage.standings import Standing
 
 
 async def step(

@@ -12,8 +12,8 @@ from typing import Any, overload
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text
-from smithers.facts import count_or_none, given, logged_below, text_or_none, time_or_none, written
 from smithers.ids import new_id
+from smithers.logged import count_or_none, given, logged_below, text_or_none, time_or_none, written
 from smithers.records import Commit, Snapshot
 from smithers.repositories import read_head
 from smithers.rows import Rows, moment

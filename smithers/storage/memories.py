@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, TypedDict, Unpack
 from smithers.clock import to_text
 from smithers.codec import check_key, check_text
 from smithers.errors import NotFound
-from smithers.facts import text_or_none, time_or_none
 from smithers.ids import new_id
+from smithers.logged import text_or_none, time_or_none
+from smithers.memory.shelving import Shelves, check_category, check_scope
 from smithers.records import Memory
-from smithers.shelving import Shelves, check_category, check_scope
 from smithers.workspace import Workspace
 
 Moment = datetime | timedelta | str | None

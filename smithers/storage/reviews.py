@@ -10,8 +10,8 @@ from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text
 from smithers.errors import InvalidStatus, NotFound
-from smithers.facts import flag, given, json_list, logged_below, written
 from smithers.ids import new_id
+from smithers.logged import flag, given, json_list, logged_below, written
 from smithers.records import Review
 from smithers.rows import Rows, json_or_none, moment, moment_or_none
 from smithers.workspace import Workspace

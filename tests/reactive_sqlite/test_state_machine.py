@@ -393,7 +393,7 @@ class ObservedDatabase(RuleBasedStateMachine):
 
 
 class TrackedDatabase(ObservedDatabase):
-    """The same with a change log: what others write to its tables re-runs only what it can touch."""
+    """The same with a change log: what others write re-runs only what it can touch."""
 
     tracked = TABLES
 

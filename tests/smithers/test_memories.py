@@ -37,8 +37,8 @@ from smithers import (
     create_async_smithers_db,
     create_smithers_db,
 )
+from smithers.memory.stores import FILE_NAME
 from smithers.schema.memories import CATEGORIES, PIECES, SCOPES, WORDS
-from smithers.stores import FILE_NAME
 from smithers.workspace import WorkflowDatabase
 from tests.recorder import Recorder
 

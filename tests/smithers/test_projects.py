@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smithers import CannotOpen
-from smithers.projects import project_of, shared_store, user_store
+from smithers.memory.projects import project_of, shared_store, user_store
 from tests.conftest import require_tool
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smithers import SmithersDB, create_smithers_db
-from smithers.search import MAX_LETTERS, MAX_TEXT, MAX_WORDS, read_search
+from smithers.memory.search import MAX_LETTERS, MAX_TEXT, MAX_WORDS, read_search
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import ReactiveError
 from smithers.errors import NotFound
 from smithers.ids import new_id
-from smithers.projects import project_of, shared_store, user_store
+from smithers.memory.projects import project_of, shared_store, user_store
+from smithers.memory.shelves import Shelf, install_clock
+from smithers.memory.stores import Store, StoreOptions
 from smithers.records import Memory
 from smithers.schema.memories import CATEGORIES, SCOPES
-from smithers.shelves import Shelf, install_clock
-from smithers.stores import Store, StoreOptions
 from smithers.workspace import Workspace
 
 # In which a memory is looked for.

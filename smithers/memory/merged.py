@@ -17,7 +17,7 @@ from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.signals.external import External, flush, publish, tracking
 from reactive_sqlite.signals.memo import create_memo
 from reactive_sqlite.signals.owner import run_with_owner
-from smithers.stores import Store
+from smithers.memory.stores import Store
 
 T = TypeVar("T")
 U = TypeVar("U")

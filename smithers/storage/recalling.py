@@ -11,12 +11,12 @@ from typing import Any, TypedDict
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_key, check_limit
-from smithers.merged import MergedQuery
+from smithers.memory.merged import MergedQuery
+from smithers.memory.search import Search, read_search
+from smithers.memory.shelves import listing, searching
+from smithers.memory.shelving import NEAREST_FIRST, Shelves, check_category, check_scope
 from smithers.records import Memory
 from smithers.schema.memories import CATEGORIES, SCOPES
-from smithers.search import Search, read_search
-from smithers.shelves import listing, searching
-from smithers.shelving import NEAREST_FIRST, Shelves, check_category, check_scope
 from smithers.workspace import Workspace
 
 _NO_LIMIT = -1

@@ -20,9 +20,9 @@ from reactive_sqlite.errors import ReactiveError
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, from_text, to_text
 from smithers.errors import SmithersError
+from smithers.memory.search import Search
 from smithers.records import Memory
 from smithers.schema.memories import PIECES, WORDS
-from smithers.search import Search
 
 _COLUMNS = """id, category, scope, key, content, confidence, source, execution_id,
     created_at, updated_at, accessed_at, expires_at"""
