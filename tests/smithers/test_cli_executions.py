@@ -290,15 +290,19 @@ def test_a_hundred_executions_take_a_line_or_two_each(cli: Run, db: SmithersDB) 
     assert len({cell_len(line) for line in lines}) == 1, "all as long as each other"
 
 
+@pytest.fixture
+def no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no owner of a database that is opened from now on write that it is alive."""
+    monkeypatch.setattr("smithers.ownership.HEARTBEAT", 600.0)
+
+
 def test_listing_changes_no_byte_of_database_and_log(
+    no_heartbeat: None,
     cli: Run,
     db: SmithersDB,
     path: Path,
     workflow: Callable[[], tuple[Workflow, str]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Where the machine is slow this takes longer than the owner's heartbeat waits, which writes.
-    monkeypatch.setattr("smithers.ownership.HEARTBEAT", 600.0)
     _, id = workflow()
     agent = db.agents.list()[0].id
     files = [path / "db.sqlite", path / "db.sqlite-wal"]
