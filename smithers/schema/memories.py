@@ -75,7 +75,7 @@ def _table(execution: str) -> tuple[str, ...]:
     )
 
 
-# One letter alone is never the beginning of a word (see `smithers.memory.search`), hence from two on.
+# One letter alone is never the beginning of a word (`smithers.memory.search`), hence from two on.
 _INDEXES = (
     f"""
     CREATE VIRTUAL TABLE {WORDS} USING fts5 (

@@ -70,6 +70,6 @@ def test_heartbeats_of_other_handles_run_nothing(path: Path) -> None:
         db.phases.observe().subscribe(Recorder[Any]())
         before = caught_up(db)
         for _ in range(3):
-            other.executions._ownership.beat()
+            other.executions._ownership.beat()  # pyright: ignore[reportPrivateUsage]
         assert caught_up(db) == before
         assert (len(one.values), len(every.values)) == (1, 1)
