@@ -229,6 +229,7 @@ class ClaudeRunner:
             options.cwd = Path(self._cwd)
         if self._max_turns is not None:
             options.max_turns = self._max_turns
+        options.forward_subagent_text = True  # else nothing is heard of what they say and use
         if options.max_buffer_size is None:
             options.max_buffer_size = LONGEST_LINE
         if self._output_type is not None:

@@ -248,6 +248,25 @@ async def test_any_exception_fails_it_and_is_the_cause(db: AsyncSmithersDB) -> N
     assert call.status == "cancelled"
 
 
+async def test_what_could_not_be_recorded_is_noted_on_the_failure(db: AsyncSmithersDB) -> None:
+    async def work(task: AgentTask, recorder: AgentRecorder) -> str:
+        recorder.tool_started("1", "look", object())
+        recorder.tool_ended("1", "seen")
+        await recorder.flush()
+        raise RunnerError("no more")
+
+    reported: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    with pytest.raises(AgentFailed, match="no more") as caught:
+        await ask(db, Runner(work))
+    (note,) = caught.value.__notes__
+    assert note.startswith("not recorded: TypeError: the input of tool 'look'")
+    assert len(reported) == 1
+    (call,) = await db.tools.list(caught.value.id)
+    assert (call.status, call.output) == ("completed", "seen")
+
+
 async def test_another_attempt_knows_of_the_last(db: AsyncSmithersDB) -> None:
     async def work(task: AgentTask, recorder: AgentRecorder) -> str:
         recorder.session(task.session_id or "s-1")

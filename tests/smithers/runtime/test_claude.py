@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from claude_agent_sdk import (
@@ -185,6 +185,8 @@ async def test_agents_of_the_agent_have_rows_below_it(
     assert [call.name for call in await db.tools.list(main.id)] == ["Agent"]
     assert [call.output for call in await db.tools.list(sub.id)] == ["hit"]
     assert result.tokens["input"] == 200, "what those below use is in their rows"
+    (begun,) = [line[">>"] for line in claude.log if _is_beginning(line)]
+    assert begun["request"]["forwardSubagentText"] is True, "else their text would not be told"
     execution = await db.execution.get(result_of := main.execution_id or "")
     assert execution is not None and execution.total_tokens_used == 480, result_of
 
@@ -810,6 +812,11 @@ async def test_without_the_library_one_error_says_what_to_install(
 def _is_answer(line: dict[str, Any]) -> bool:
     frame: dict[str, Any] = line.get("<<") or {}
     return frame.get("type") == "control_response"
+
+
+def _is_beginning(line: dict[str, Any]) -> bool:
+    told = line.get(">>")
+    return isinstance(told, dict) and "initialize" in str(cast("dict[str, Any]", told))
 
 
 def _is_result(line: dict[str, Any]) -> bool:
