@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -28,7 +30,9 @@ from smithers import (
 )
 from smithers.runtime import agents, groups
 from tests.processes import runs
+from tests.smithers.runtime import agent_sweep
 
+ROOT = Path(__file__).parents[3]
 Work = Callable[[AgentTask, AgentRecorder], Awaitable[str]]
 
 
@@ -416,3 +420,36 @@ asyncio.run(main())
     with create_smithers_db(path, watch=False) as db:
         assert [row.status for row in db.agents.list()] == ["cancelled"]
         assert [row.status for row in db.execution.list()] == ["interrupted"]
+
+
+def test_killed_at_every_point_it_comes_to_the_same_end(path: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-W", "error", "-m", agent_sweep.__name__, str(path), str(log)]
+    points = len(agent_sweep.PROMPTS) * len(agent_sweep.PLACES)
+    for _ in range(points):
+        killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [
+        True,
+        ["plan is done", "build is done"],
+        {"plan is done": True, "build is done": True},
+    ]
+    lines = log.read_text("utf-8").splitlines()
+    with create_smithers_db(path, watch=False) as db:
+        rows = db.agents.list()
+        assert [row.status for row in db.execution.list()] == ["completed"]
+        calls = [call for row in rows for call in db.tools.list(row.id)]
+        statuses = {row.status for row in rows} | {call.status for call in calls}
+        assert statuses == {"completed", "cancelled"}
+        notes = len(db.state.history())
+    for prompt in agent_sweep.PROMPTS:
+        completed = [row for row in rows if (row.prompt, row.status) == (prompt, "completed")]
+        assert len(completed) == 1, "what was recorded as done was not done again"
+        cut_off = [row for row in rows if (row.prompt, row.status) == (prompt, "cancelled")]
+        assert len(cut_off) == 4, "begun, in session, in its tool, and all but done"
+        assert [row.session_id for row in cut_off] == [None, *[f"session of {prompt}"] * 3]
+        # Done twice outside of the database: once it was killed just before its end was recorded.
+        assert lines.count(f"did {prompt} in session of {prompt}") == 2
+    assert notes == 4, "each was told twice: once it was killed before that was noted"
