@@ -305,8 +305,9 @@ class SmithersDB:
         ended executions but for the newest so many. With both, an execution goes only where both
         say so. With `dry_run` nothing is changed and the numbers are those of the run.
 
-        What has not ended stays, and so do the state as it is and every state that `replay_to` of
-        a kept transition needs. Commits, snapshots and reviews stay, without the execution.
+        What has not ended stays, and so do the state as it is, every state that `replay_to` of a
+        kept transition needs, and the history that a trigger has still to handle. Commits,
+        snapshots and reviews stay, without the execution.
 
         It is done in many small transactions, each consistent, so that others can write meanwhile.
         Then the file is written anew (VACUUM) where a tenth of it is free; not where another

@@ -6,7 +6,6 @@ they are given with no lock held, and say how that went.
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from reactive_sqlite.dialect import locked_elsewhere, sqlite3
 from smithers.codec import encode, same_json
 from smithers.failure import error_text
 from smithers.records import Transition
@@ -29,7 +27,6 @@ LONGEST = 300.0
 RECHECK = 1.0
 
 Parameters = Sequence[Any] | Mapping[str, Any]
-Answer = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +141,8 @@ class Delivery(ABC):
     def _begun(self) -> Standing | None:
         """Take the trigger, where something is due and nobody else handles it."""
         standing = self._rows.standing(self._name)
-        if standing is None:
-            self._register()
+        if standing is None or standing.on_query != (self._trigger.sql is not None):
+            self._register()  # which is refused where another program has made it another one
             standing = self._rows.standing(self._name)
         if standing is None or self._waits(standing) or not self._is_due(standing):
             return None
@@ -302,95 +299,6 @@ class KeyDelivery(Delivery):
             self._rows.moved(self._name, self._claims.token, cursor)
 
 
-class QueryDelivery(Delivery):
-    """The way from one answer of a query to the next: one call at most."""
-
-    def __init__(
-        self,
-        trigger: Registration,
-        rows: TriggerRows,
-        claims: Claims,
-        now: Callable[[], datetime],
-        register: Callable[[], None],
-        ask: Callable[[], Answer],
-    ) -> None:
-        super().__init__(trigger, rows, claims, now, register)
-        self._ask = ask
-        self._asked = False
-        self._digest = ""
-
-    def close(self) -> None:
-        """Do nothing: an answer is not handled by halves."""
-
-    def _is_due(self, standing: Standing) -> bool:
-        if self._rows.requeued(self._name) is not None:
-            return True
-        answer = self._answer()
-        return isinstance(answer, Failed) or digest(answer) != standing.handled
-
-    def _call(self, standing: Standing) -> Call | None:
-        if self._asked:
-            return None
-        self._asked = True
-        answer = self._answer()
-        if isinstance(answer, Failed):
-            # Nothing is set aside: there is no answer, so it is asked again, however often.
-            self._put_off_query(standing, error_text(answer.error))
-            return None
-        self._digest = digest(answer)
-        if self._digest == standing.handled and self._rows.requeued(self._name) is None:
-            return None
-        return Call(self._trigger, answer)
-
-    def _settled(self, standing: Standing, outcome: Outcome) -> Standing | None:
-        token = self._claims.token
-        if not isinstance(outcome, Failed):
-            written = self._rows.handled(self._name, token, digest=self._digest)
-            self.count += written
-            return self._if_ours(written, standing)
-        error, attempts = error_text(outcome.error), standing.attempts + 1
-        if attempts <= self._trigger.retries:
-            self._put_off_query(standing, error)
-            return None
-        written = self._rows.set_aside(
-            self._name, token, attempts=attempts, error=error, digest=self._digest
-        )
-        return self._if_ours(written, standing)
-
-    def _put_off_query(self, standing: Standing, error: str) -> None:
-        attempts = standing.attempts + 1
-        next_at = self._put_off(attempts)
-        token = self._claims.token
-        written = self._rows.failed(
-            self._name, token, attempts=attempts, next_at=next_at, error=error
-        )
-        self._if_ours(written, standing)
-
-    def _answer(self) -> Answer | Failed:
-        try:
-            return self._ask()
-        except sqlite3.Error as error:
-            if locked_elsewhere(error):
-                raise
-            return Failed(error)
-
-
 def backoff(attempts: int) -> float:
     """Tell how many seconds to wait after so many attempts that failed."""
     return float(min(LONGEST, FIRST * 2 ** min(attempts - 1, 60)))
-
-
-def digest(answer: Answer) -> str:
-    """Digest rows by the types and values of their columns, in order; `1`, `1.0`, `'1'` differ."""
-    hashed = hashlib.sha256()
-    for row in answer:
-        for name, value in row.items():
-            text = value.hex() if isinstance(value, bytes) else repr(value)
-            for part in (name, type(value).__name__, text):
-                content = part.encode("utf-8", "surrogatepass")
-                hashed.update(b"%d:%s" % (len(content), content))
-        hashed.update(b";")
-    return hashed.hexdigest()
-
-
-EMPTY = digest([])

@@ -11,15 +11,9 @@ from typing import Any
 
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
+from smithers.answers import EMPTY, QueryDelivery
 from smithers.codec import check_key, check_text, encode
-from smithers.deliveries import (
-    EMPTY,
-    Delivery,
-    KeyDelivery,
-    Parameters,
-    QueryDelivery,
-    Registration,
-)
+from smithers.deliveries import Delivery, KeyDelivery, Parameters, Registration
 from smithers.errors import InTransaction
 from smithers.storage.claims import Claims
 from smithers.storage.reports import Reports

@@ -94,6 +94,7 @@ ROWS = {
     "smithers.accessor": 8,  # the reading half of a signal pair
     "smithers.storage": 9,
     "smithers.db": 10,
+    "smithers.answers": 10,  # from one answer of a trigger's query to the next
     "smithers.deliveries": 10,  # one trigger's way through what is due
     "smithers.registry": 10,  # the triggers that a handle has handlers for
     "smithers.triggers": 10,  # handlers that changes call

@@ -33,7 +33,9 @@ _INSERT = f"""
     )
 """
 _CHANGE_SUBJECT = "UPDATE _smithers_triggers SET key = ?, sql = ? WHERE name = ?"
-_STANDING = "SELECT cursor, handled, attempts, next_at FROM _smithers_triggers WHERE name = ?"
+_STANDING = """
+    SELECT cursor, handled, attempts, next_at, key IS NULL FROM _smithers_triggers WHERE name = ?
+"""
 _AFTER = f"""
     SELECT {COLUMNS} FROM transitions WHERE key = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?
 """
@@ -110,6 +112,7 @@ class Standing:
     handled: str | None
     attempts: int
     next_at: datetime | None
+    on_query: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +162,8 @@ class TriggerRows:
         row = self._database.conn.execute(_STANDING, (name,)).fetchone()
         if row is None:
             return None
-        cursor, handled, attempts, next_at = row
-        return Standing(cursor or 0, handled, attempts, moment_or_none(next_at))
+        cursor, handled, attempts, next_at, on_query = row
+        return Standing(cursor or 0, handled, attempts, moment_or_none(next_at), bool(on_query))
 
     def after(
         self, key: str, cursor: int, until: int, *, limit: int = _PAGE

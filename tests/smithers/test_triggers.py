@@ -730,6 +730,18 @@ def test_a_name_is_that_of_a_key_or_of_a_query_for_good(
         other(later)
 
 
+def test_a_name_that_another_program_has_given_to_a_query_meanwhile_is_no_key_any_more(
+    db: SmithersDB, elsewhere: SmithersDB
+) -> None:
+    seen = listen(db)
+    db.state.set("phase", 1)
+    elsewhere.triggers.drop("one")
+    ask(elsewhere, COUNT, name="one")
+    with pytest.raises(ValueError, match="'one' is known as one on a query"):
+        db.triggers.deliver()
+    assert (seen, elsewhere.triggers.deliver()) == ([], 1)
+
+
 def test_an_awaitable_that_a_plain_function_returns_is_a_failure(db: SmithersDB) -> None:
     def plain(change: Transition) -> Any:
         return async_handler(change)
