@@ -149,7 +149,10 @@ class AsyncObservableQuery(Observable[T]):
                 _dispose_all(holds)  # two awaited it at once
         value = await self._worker.run(lambda: self.opened().peek())
         # For the effect that awaits it, it is a read like any other.
-        return self._ready()() if recording() and self._ending is not None else value
+        return self._ready()() if recording() and self._is_followed() else value
+
+    def _is_followed(self) -> bool:
+        return self._ending is not None
 
     def _ready(self) -> ObservableQuery[T]:
         if self._query is None or self._ending is None:
