@@ -164,6 +164,7 @@ class _Program(asyncio.SubprocessProtocol):
 
     @property
     def output(self) -> str:
+        """All that it has printed."""
         return "".join(self._said)
 
     def feed(self, transport: asyncio.SubprocessTransport, text: bytes | None) -> None:

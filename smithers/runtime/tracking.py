@@ -8,7 +8,6 @@ last one took, so that recording takes a bounded part of a core however much the
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import time
 from collections import deque
@@ -21,11 +20,13 @@ from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import ReactiveError
 from smithers.clock import utc_now
 from smithers.context import Frame
-from smithers.db import Recording, SmithersDB
+from smithers.db import SmithersDB
 from smithers.errors import InvalidStatus, OwnershipLost
 from smithers.failure import writable
 from smithers.records import ToolCall
+from smithers.runtime.book import Book
 from smithers.runtime.host import Host
+from smithers.runtime.usage import Usage
 
 OnTool = Callable[[ToolCall], Any | Awaitable[Any]]
 
@@ -40,40 +41,6 @@ _SHOWN = 1_000
 
 class EndedElsewhere(Exception):
     """Somebody else has ended the agent's row, so it is to stop."""
-
-
-class Usage:
-    """Tokens, counted once for each message however often it is told."""
-
-    def __init__(self) -> None:
-        self.total = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
-        self._of: dict[str, Mapping[str, int]] = {}
-        # What has been told since the last settlement, and which messages are settled.
-        self._unsettled = dict.fromkeys(self.total, 0)
-        self._settled: set[str] = set()
-
-    def add(self, message_id: str, tokens: Mapping[str, int]) -> None:
-        """Count a message, or count it again: it may have grown meanwhile."""
-        if message_id in self._settled:
-            return
-        known = self._of.get(message_id, {})
-        grown = {name: max(tokens.get(name, 0), known.get(name, 0)) for name in self.total}
-        self._of[message_id] = grown
-        for name, count in grown.items():
-            more = count - known.get(name, 0)
-            self.total[name] += more
-            self._unsettled[name] += more
-
-    def settle(self, tokens: Mapping[str, int]) -> None:
-        """Take the sum over all messages since the last settlement; it is never less than theirs.
-
-        A message is told before its last token is counted, so the sum may be more.
-        """
-        for name, count in self._unsettled.items():
-            self.total[name] += max(tokens.get(name, 0) - count, 0)
-            self._unsettled[name] = 0
-        self._settled.update(self._of)
-        self._of.clear()
 
 
 class AgentRecorder:
@@ -99,7 +66,7 @@ class AgentRecorder:
         self.session_id: str | None = None
         self._host = host
         self._id = frame.id
-        self._book = _Book(frame)
+        self._book = Book(frame)
         self._on_tool = on_tool
         self._events: deque[_Event] = deque()
         self._agents: dict[str | None, _Told] = {None: _Told()}
@@ -237,7 +204,7 @@ class AgentRecorder:
         final = values.pop("output") if output is None else writable(output)
         spent = dict(told.usage.total)
 
-        def end(book: _Book) -> None:
+        def end(book: Book) -> None:
             book.note(agent, {**values, "tokens": spent})
             book.end_agent(agent, final, error=error, cancelled=cancelled)
 
@@ -315,8 +282,8 @@ class AgentRecorder:
 
     def _tell(
         self,
-        write: Callable[[_Book], None],
-        instead: Callable[[_Book, Exception], None] | None = None,
+        write: Callable[[Book], None],
+        instead: Callable[[Book, Exception], None] | None = None,
     ) -> None:
         self._events.append(_Event(utc_now(), write, instead))
         self._something.set()
@@ -474,7 +441,7 @@ class _Told:
     ended: bool = False
 
     def values(self, names: set[str]) -> dict[str, Any]:
-        """Return what `_Book.note` takes, of these names."""
+        """Return what `Book.note` takes, of these names."""
         found: dict[str, Any] = {}
         if "output" in names:
             self.text = ["".join(self.text)]
@@ -493,96 +460,10 @@ class _Event:
     """Something that has happened, how it is written, and what instead where that is refused."""
 
     at: datetime
-    write: Callable[[_Book], None]
-    instead: Callable[[_Book, Exception], None] | None = None
+    write: Callable[[Book], None]
+    instead: Callable[[Book, Exception], None] | None = None
 
     def instead_of(self, error: Exception) -> _Event:
         instead = self.instead
         assert instead is not None
         return _Event(self.at, lambda book: instead(book, error))
-
-
-class _Book:
-    """The rows of one agent and those below it, on the worker."""
-
-    def __init__(self, frame: Frame) -> None:
-        self.now = utc_now()
-        self._frames: dict[str | None, Frame] = {None: frame}
-        self._open_calls: dict[str, str] = {}
-        self._ended: list[str] = []
-        self._rows: Recording | None = None
-
-    def open(self, db: SmithersDB) -> None:
-        """Write through a database from now on."""
-        if self._rows is None:
-            self._rows = db.recordings.by(lambda: self.now)
-
-    @property
-    def rows(self) -> Recording:
-        assert self._rows is not None
-        return self._rows
-
-    def saved(self) -> tuple[dict[str | None, Frame], dict[str, str]]:
-        """Return what `restore` takes, should the transaction be rolled back."""
-        return dict(self._frames), dict(self._open_calls)
-
-    def restore(self, saved: tuple[dict[str | None, Frame], dict[str, str]]) -> None:
-        self._frames, self._open_calls = saved
-        self._ended = []
-
-    def take_ended(self) -> list[str]:
-        ended, self._ended = self._ended, []
-        return ended
-
-    def start_tool(self, call: str, name: str, input: Any, agent: str | None) -> None:
-        self._open_calls[call] = self.rows.tools.start(self._frame(agent).id, name, input)
-
-    def complete_tool(self, call: str, output: Any, summary: str | None) -> None:
-        id = self._open_calls.pop(call)
-        self.rows.tools.complete(id, output, summary)
-        self._ended.append(id)
-
-    def fail_tool(self, call: str, error: str) -> None:
-        id = self._open_calls.pop(call)
-        self.rows.tools.fail(id, error)
-        self._ended.append(id)
-
-    def start_agent(self, agent: str, prompt: str, model: str, parent: str | None) -> None:
-        def begin() -> Frame:
-            self._frame(parent).enter()
-            return self.rows.agents.begin(prompt, model)
-
-        # It stands below what runs in the context, and this one must not be changed.
-        self._frames[agent] = contextvars.copy_context().run(begin)
-
-    def end_agent(self, agent: str, output: str, *, error: str | None, cancelled: bool) -> None:
-        frame = self._frames.pop(agent)
-        if cancelled:
-            self.rows.agents.cancel(frame.id)
-        elif error is not None:
-            self.rows.agents.fail(frame.id, error)
-        else:
-            self.rows.agents.complete(frame.id, output)
-
-    def note(self, agent: str | None, values: dict[str, Any]) -> None:
-        frame = self._frames.get(agent)
-        if frame is None:
-            return  # ended before it could be noted
-        known = dict(values)  # it may be written again
-        if "cost" in known:
-            known["tokens"] = {**known.get("tokens", {}), "cost_usd": known.pop("cost")}
-        self.rows.agents.progress(frame.id, **known)
-
-    def end_open(self) -> None:
-        """Cancel what nobody has said the end of."""
-        self.now = utc_now()
-        for id in self._open_calls.values():
-            if self.rows.tools.is_running(id):
-                self.rows.tools.cancel(id)
-        for agent, frame in list(self._frames.items()):
-            if agent is not None and self.rows.agents.is_running(frame.id):
-                self.rows.agents.cancel(frame.id)
-        self._open_calls.clear()
-
-    def _frame(self, agent: str | None) -> Frame:
-        return self._frames.get(agent) or self._frames[None]

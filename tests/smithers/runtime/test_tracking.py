@@ -14,7 +14,8 @@ import pytest
 from smithers import AsyncSmithersDB, ToolCall, create_async_smithers_db
 from smithers.runtime import tracking
 from smithers.runtime.host import Host
-from smithers.runtime.tracking import AgentRecorder, Usage
+from smithers.runtime.tracking import AgentRecorder
+from smithers.runtime.usage import Usage
 
 M = {"input": 10, "output": 1, "cache_read": 2, "cache_write": 3}
 
