@@ -32,6 +32,7 @@ from smithers import (
     AgentResult,
     AsyncSmithersDB,
     ClaudeMissing,
+    ExecutionCancelled,
     ToolCall,
     create_async_smithers_db,
 )
@@ -560,7 +561,7 @@ async def test_cancelling_the_execution_elsewhere_ends_it(
         (row, *_) = await db.agents.observe().first(has_spoken)
     async with create_async_smithers_db(path) as elsewhere:
         await elsewhere.execution.cancel(row.execution_id or "", "enough")
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(ExecutionCancelled):
         await task
     assert (await db.execution.list())[0].status == "cancelled"
     assert [agent.status for agent in await db.agents.list()] == ["cancelled"]
