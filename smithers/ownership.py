@@ -13,19 +13,15 @@ is still the one of the lease.
 from __future__ import annotations
 
 import math
-import queue
-import threading
 import uuid
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from reactive_sqlite.database import Database
-from reactive_sqlite.dialect import sqlite3
-from reactive_sqlite.errors import ReactiveError
 from smithers.clock import Clock, to_text
 from smithers.errors import ExecutionBusy, OwnershipLost
+from smithers.heart import Heart
 from smithers.process import Process, since_boot, this_process
 
 # Seconds.
@@ -101,9 +97,7 @@ class Ownership:
         self._holder: Process | None = None
         # When, since the boot, a transaction that ends has kept the heartbeat from its work.
         self._late = math.inf
-        self._heart: threading.Thread | None = None
-        # Not an Event: a collection may put something here in the midst of any line, this one too.
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._heart = Heart("smithers-heartbeat", pause=lambda: HEARTBEAT, retry=lambda: RETRY)
         # Of machines whose clock says nothing here: the last beat, and when it was first seen.
         self._seen: dict[str, tuple[int, float]] = {}
 
@@ -176,7 +170,7 @@ class Ownership:
             self._unsettled.add(execution_id)
         self._tokens[execution_id] = token
         self._late = min(self._late, since_boot() + HEARTBEAT + RETRY)
-        self._start_heart()
+        self._heart.start(self)
         return partial(self._set, execution_id, mine)
 
     def forget(self, execution_id: str) -> Undo:
@@ -220,8 +214,7 @@ class Ownership:
 
     def stop(self) -> None:
         """Let the heart stand still."""
-        self._heart = None
-        self._wake.put(None)
+        self._heart.stop()
 
     def lease(self, execution_id: str) -> Lease | None:
         """Return the lease of an execution."""
@@ -290,45 +283,8 @@ class Ownership:
         else:
             self._tokens[execution_id] = token
 
-    def _start_heart(self) -> None:
-        if self._heart is None or not self._heart.is_alive():
-            wake = self._wake
-            # Collected without being closed, it wakes the thread, which then finds nothing.
-            known = weakref.ref(self, lambda _: wake.put(None))
-            self._heart = threading.Thread(
-                target=_beat_on, args=(known, wake), name="smithers-heartbeat", daemon=True
-            )
-            self._heart.start()
-
 
 def _busy(execution_id: str, lease: Lease) -> ExecutionBusy:
     far = not this_process().shares_clock(lease.process)
     advice = f" (on another machine: ask again after {LEASE:.0f} s)" if far else ""
     return ExecutionBusy(execution_id, str(lease.process), advice)
-
-
-def _beat_on(known: weakref.ref[Ownership], wake: queue.SimpleQueue[None]) -> None:
-    """Beat until the handle is closed or collected."""
-    pause = HEARTBEAT
-    while not _woken(wake, pause):
-        ownership = known()
-        if ownership is None:
-            return
-        try:
-            ownership.beat()
-            pause = HEARTBEAT
-        except ReactiveError:
-            return  # closed, or its file was replaced
-        except sqlite3.Error:
-            # Locked for longer than the handle waits, or the disk is full: the lease may end, but
-            # fencing holds, so a later beat makes it good or the next write is refused.
-            pause = RETRY
-        del ownership
-
-
-def _woken(wake: queue.SimpleQueue[None], timeout: float) -> bool:
-    try:
-        wake.get(timeout=timeout)
-    except queue.Empty:
-        return False
-    return True

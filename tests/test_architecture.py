@@ -75,6 +75,7 @@ ROWS = {
     "smithers.clock": 7,
     "smithers.ids": 7,
     "smithers.process": 7,  # which process this is, and which others live
+    "smithers.heart": 7,  # renewing leases again and again
     "smithers.failure": 7,  # what went wrong, as text
     "smithers.repositories": 7,  # what git or jj says of the current commit
     "smithers.codec": 7,

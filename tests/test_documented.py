@@ -20,6 +20,7 @@ INNER = {
     "AgentRecorder": {"close", "end", "flush", "report", "session_cost"},
     "Agents": {"begin"},
     "AsyncFeed": {"report"},
+    "Database": {"accept"},
     "Effect": {
         *("checking", "cleanups", "dirty", "has_ended", "is_memo", "live", "owned", "parent"),
         *("raw", "recompute", "sink", "sources", "stale", "stamp"),

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import uuid
-import weakref
 
-from reactive_sqlite.dialect import sqlite3
-from reactive_sqlite.errors import ReactiveError
+from smithers.heart import Heart
 from smithers.ownership import HEARTBEAT, LEASE, RETRY, Lease
 from smithers.process import Process, since_boot, this_process
 from smithers.workspace import Workspace
@@ -43,9 +39,9 @@ class Claims:
         self._held: set[str] = set()
         self._token = ""
         self._holder: Process | None = None
-        self._heart: threading.Thread | None = None
-        # No Event, as in `smithers.ownership`: a collection may wake the heart in any line.
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._heart = Heart(
+            "smithers-trigger-heartbeat", pause=lambda: HEARTBEAT, retry=lambda: RETRY
+        )
 
     @property
     def token(self) -> str:
@@ -71,7 +67,7 @@ class Claims:
             if not taken.rowcount:
                 return False  # it was dropped meanwhile
         self._held.add(name)
-        self._start_heart()
+        self._heart.start(self)
         return True
 
     def lose(self, name: str) -> None:
@@ -86,8 +82,7 @@ class Claims:
 
     def release_all(self) -> None:
         """Give everything back and let the heart stand still."""
-        self._heart = None
-        self._wake.put(None)
+        self._heart.stop()
         for name in sorted(self._held) if self.token else ():
             self.release(name)
 
@@ -102,39 +97,3 @@ class Claims:
             return None
         token, host, boot, namespace, pid, start, expires, beat = row
         return Lease(token, Process(host, boot, namespace, pid, start), expires, beat)
-
-    def _start_heart(self) -> None:
-        if self._heart is None or not self._heart.is_alive():
-            # What woke an earlier heart for the last time must not stop this one.
-            wake = self._wake = queue.SimpleQueue()
-            known = weakref.ref(self, lambda _: wake.put(None))
-            self._heart = threading.Thread(
-                target=_beat_on, args=(known, wake), name="smithers-trigger-heartbeat", daemon=True
-            )
-            self._heart.start()
-
-
-def _beat_on(known: weakref.ref[Claims], wake: queue.SimpleQueue[None]) -> None:
-    """Beat until everything was given back, or the handle is closed or collected."""
-    pause = HEARTBEAT
-    while not _woken(wake, pause):
-        claims = known()
-        if claims is None:
-            return
-        try:
-            claims.beat()
-            pause = HEARTBEAT
-        except ReactiveError:
-            return  # closed, or its file was replaced
-        except sqlite3.Error:
-            # The lease may end meanwhile; then the write after the handler is refused.
-            pause = RETRY
-        del claims
-
-
-def _woken(wake: queue.SimpleQueue[None], timeout: float) -> bool:
-    try:
-        wake.get(timeout=timeout)
-    except queue.Empty:
-        return False
-    return True
