@@ -16,7 +16,8 @@ from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Deliveries, Home, Parcel
 from reactive_sqlite.dialect import locked_elsewhere, may_pass, noted, sqlite3
 from reactive_sqlite.equality import same_rows
-from reactive_sqlite.errors import NotReady
+from reactive_sqlite.errors import DatabaseClosed, NotReady
+from reactive_sqlite.forks import ELSEWHERE, is_of_this_process
 from reactive_sqlite.interest import NOBODY, Interests, Sources
 from reactive_sqlite.listeners import REDEFINED, Listener, Listeners
 from reactive_sqlite.region import Region
@@ -48,6 +49,7 @@ class View(Protocol):
     def begin(self) -> None: ...
     def fail(self, error: Exception) -> None: ...
     def end(self, error: BaseException | None, reason: BaseException) -> None: ...
+    def lapse(self, reason: BaseException) -> None: ...
 
 
 class Publication:
@@ -108,6 +110,7 @@ class Broker:
         self._commits = 0
         self._spare: Publication | None = None  # an empty one, to be used again
         connection.ledger = self.capture
+        is_of_this_process(self)
 
     # -- queries ---------------------------------------------------------------------------------
 
@@ -294,6 +297,13 @@ class Broker:
             self.connection.close()
         self.deliveries.run()
         self.deliveries.close()
+
+    def abandon(self) -> None:
+        """Show no values in this process, which was forked from the one that follows the file."""
+        reason = DatabaseClosed(ELSEWHERE)
+        for source in tuple(self.live):
+            for view in source.audience():
+                view.lapse(reason)
 
     def _committed(self) -> None:
         capture = self.capture

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from reactive_sqlite.blob import Blob
 from reactive_sqlite.cursor import Cursor
 from reactive_sqlite.dialect import noted, sqlite3
 from reactive_sqlite.errors import DatabaseClosed
+from reactive_sqlite.forks import ELSEWHERE, NO_COPY, is_of_this_process
 from reactive_sqlite.region import TableName
 from reactive_sqlite.statement import Statement, read_actions
 from reactive_sqlite.tokens import first_keyword
@@ -128,6 +129,7 @@ class Connection(sqlite3.Connection):
         self._denied: frozenset[int] = frozenset()
         self._user_authorizer: Callable[..., int] | None = None
         super().set_authorizer(self._authorize)
+        is_of_this_process(self)
 
     # -- as its users know it --------------------------------------------------------------------
 
@@ -255,6 +257,17 @@ class Connection(sqlite3.Connection):
             self.closed, self._spare = True, None
             super().close()
             self.turn.disown()
+
+    def abandon(self) -> None:
+        """Be closed in this process, which was forked from the one that opened it."""
+        if self.closed:
+            return
+        self.closed, self.ended_by = True, DatabaseClosed(ELSEWHERE)
+        if not self.turn.is_held_here():
+            self.turn = Turnstile(self.turn.timeout)  # who held the other one is not here
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(NO_COPY)
 
     # -- for the rooms above ---------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Generator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NoReturn, cast
 
 import sqlite_utils
 from reactivex import Observable
@@ -23,6 +23,7 @@ from reactive_sqlite.delivery import Home, default_report
 from reactive_sqlite.dialect import MINIMUM_SQLITE, locked_elsewhere, noted, sqlite3
 from reactive_sqlite.errors import DatabaseReplaced, NotTracked
 from reactive_sqlite.feed import Feed, check_batch_size
+from reactive_sqlite.forks import NO_COPY
 from reactive_sqlite.many import changes, observe_many
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.opening import Frozen, connect
@@ -356,6 +357,9 @@ class Database(sqlite_utils.Database):
     def closed(self) -> bool:
         """Whether `close` was called, or the file was replaced."""
         return self.conn.closed
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(NO_COPY)
 
     # -- private -------------------------------------------------------------------------------
 

@@ -12,9 +12,16 @@ ReactiveError
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 
 class ReactiveError(Exception):
     """Base of all errors raised by `reactive_sqlite` itself."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        # Python would call the class with `args`, which is the text alone.
+        return _made_again, (type(self), *self.args), self.__dict__
 
 
 class DatabaseClosed(ReactiveError):
@@ -40,9 +47,6 @@ class NotTracked(ReactiveError):
         super().__init__(f"table {table!r} is not tracked: call db[{table!r}].track() first")
         self.table = table
 
-    def __reduce__(self) -> tuple[type[NotTracked], tuple[str]]:
-        return type(self), (self.table,)
-
 
 class Untrackable(ReactiveError):
     """A table whose changes cannot be logged.
@@ -57,9 +61,6 @@ class Untrackable(ReactiveError):
         self.table = table
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[Untrackable], tuple[str, str]]:
-        return type(self), (self.table, self.reason)
-
 
 class ConsumerDropped(ReactiveError):
     """A feed has no cursor any more: its consumer was dropped.
@@ -72,9 +73,6 @@ class ConsumerDropped(ReactiveError):
         super().__init__(f"the consumer {consumer!r} was dropped")
         self.consumer = consumer
 
-    def __reduce__(self) -> tuple[type[ConsumerDropped], tuple[str]]:
-        return type(self), (self.consumer,)
-
 
 class CycleError(ReactiveError):
     """A memo read itself, or effects kept waking each other; the message names the nodes.
@@ -86,3 +84,7 @@ class CycleError(ReactiveError):
     def __init__(self, message: str, nodes: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.nodes = nodes
+
+
+def _made_again(kind: type[ReactiveError], *args: Any) -> ReactiveError:
+    return kind.__new__(kind, *args)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
 
+from reactive_sqlite.forks import NO_COPY
 from reactive_sqlite.worker import Worker
 
 S = TypeVar("S")
@@ -22,6 +23,9 @@ class AsyncFace(Generic[S_co]):
     def __init__(self, sync: S_co, worker: Worker) -> None:
         self._sync = sync
         self._worker = worker
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(NO_COPY)
 
     async def _call(
         self, method: Callable[Concatenate[S_co, P], R], /, *args: P.args, **kwargs: P.kwargs

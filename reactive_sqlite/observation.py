@@ -369,14 +369,18 @@ class ObservableQuery(Observable[T]):
 
     def end(self, error: BaseException | None, reason: BaseException) -> None:
         """The database closes (or its file is gone): nothing comes any more."""
-        self._value = _Raised(reason)
-        if self._node is not None:
-            self._node.value = self._value
+        self.lapse(reason)
         for subscription in self._subscribers():
             subscription.end(error)
             self._broker.deliveries.add(subscription)
         for bundle in list(self._bundles or ()):
             bundle.end(error)
+
+    def lapse(self, reason: BaseException) -> None:
+        """Raise the reason from now on wherever the value is read; nobody is told."""
+        self._value = _Raised(reason)
+        if self._node is not None:
+            self._node.value = self._value
 
     # -- for observe_many ----------------------------------------------------------------------
 

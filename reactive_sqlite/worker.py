@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from reactive_sqlite.errors import DatabaseClosed
+from reactive_sqlite.forks import ELSEWHERE, is_of_this_process
 from reactive_sqlite.signals.external import Run, current_run
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Worker:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._gate = threading.Lock()  # puts submissions and close() in one order
         self._closed = False
+        self._reason = "the database is closed"
+        is_of_this_process(self)
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -70,7 +73,7 @@ class Worker:
         """Queue a job that reports by itself, and do not wait for it."""
         with self._gate:
             if self._closed:
-                raise DatabaseClosed("the database is closed")
+                raise DatabaseClosed(self._reason)
             self._jobs.put(job)
 
     def close(self) -> None:
@@ -79,6 +82,12 @@ class Worker:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
+
+    def abandon(self) -> None:
+        """Be closed in this process, which was forked from the one that has the thread."""
+        self._gate = threading.Lock()
+        if not self._closed:
+            self._closed, self._reason = True, ELSEWHERE
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

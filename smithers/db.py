@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from reactive_sqlite.database import ErrorHandler
 from reactive_sqlite.delivery import Home
 from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.forks import NO_COPY
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, utc_now
 from smithers.codec import check_text
@@ -168,6 +169,9 @@ class SmithersDB:
         self._pruning = Pruning(shared)
         if reset:
             self._pruning.clear()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(NO_COPY)
 
     def __enter__(self) -> SmithersDB:
         return self

@@ -30,6 +30,9 @@ What is wrong with an argument (a value that is not JSON, a key outside the rule
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 
 class SmithersError(Exception):
     """Base of all errors raised by `smithers` itself.
@@ -39,6 +42,10 @@ class SmithersError(Exception):
     """
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        # Python would call the class with `args`, which is the text alone.
+        return _made_again, (type(self), *self.args), self.__dict__
 
 
 class NotFound(SmithersError):
@@ -263,3 +270,7 @@ class SchemaTooNew(CannotOpen):
         )
         self.found = found
         self.supported = supported
+
+
+def _made_again(kind: type[SmithersError], *args: Any) -> SmithersError:
+    return kind.__new__(kind, *args)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.tables import Table
 from reactive_sqlite.trail import Trail
@@ -87,7 +86,7 @@ class Journal:
     def observe(self, key: str) -> ObservableQuery[str | None]:
         """Observe the JSON text of a key, None while it is absent; other keys cause no fetch."""
         if self.database.closed:
-            raise DatabaseClosed("the database is closed")
+            raise self.database.conn.closed_error()
         return self._values.observe_column("value", {"key": key})
 
     def record(

@@ -29,7 +29,7 @@ INNER = {
     "Feed": {"attach", "detach"},
     "ObservableQuery": {
         *("begin", "decoded", "has_value", "hold", "idle", "left", "let_go", "lock", "renew"),
-        "take_in",
+        *("lapse", "take_in"),
     },
     "Owner": {"cleanups", "has_ended", "owned", "parent"},
     "Phases": {"begin", "rejoin"},
