@@ -129,6 +129,13 @@ IO_MODULES = frozenset(
         *("sqlite_utils", "subprocess", "tempfile", "urllib", "watchfiles"),
     }
 )
+UNPICKLING = frozenset({"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"})
+DANGERS = frozenset(
+    {
+        *("eval", "exec", "__import__", "os.system", "os.popen", "subprocess.getoutput"),
+        *("subprocess.getstatusoutput", "asyncio.create_subprocess_shell"),
+    }
+)
 SQL_ROOMS = (
     *("smithers.schema", "smithers.ownership", "smithers.journal", "smithers.storage"),
     *("smithers.workspace", "smithers.parents", "smithers.rows", "smithers.memory.shelves"),
@@ -271,6 +278,22 @@ def test_nothing_evaluates_text_unpickles_or_asks_a_shell() -> None:
         for node, what in _dangers(_tree(name))
     ]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "eval(text)",
+        "builtins.exec(text)",
+        "import pickle",
+        "from marshal import loads",
+        "os.system(text)",
+        "subprocess.run(text, shell=True)",
+        "await asyncio.create_subprocess_shell(text)",
+    ],
+)
+def test_the_detector_of_dangers_finds_them(code: str) -> None:
+    assert list(_dangers(ast.parse(f"async def f():\n    {code}")))
 
 
 def test_only_the_command_line_prints() -> None:
@@ -434,10 +457,10 @@ def _dangers(tree: ast.Module) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names]
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            yield from ((node, n) for n in names if n in {"pickle", "marshal", "shelve", "dill"})
+            yield from ((node, n) for n in names if n.partition(".")[0] in UNPICKLING)
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            if called in {"eval", "exec", "os.system", "os.popen", "subprocess.getoutput"}:
+            if called.removeprefix("builtins.") in DANGERS:
                 yield node, called
             if any(word.arg == "shell" for word in node.keywords):
                 yield node, "shell="
