@@ -51,6 +51,7 @@ def point_of_a_resumed_run(number: int) -> int:
     return 2 * behind + kind  # what is done has a point before and one after it
 
 
+@pytest.mark.timeout(240)
 def test_one_that_is_killed_at_every_point_after_the_other(tmp_path: Path) -> None:
     path, log = tmp_path / "workflow", tmp_path / "log"
     for number in range(POINTS):
