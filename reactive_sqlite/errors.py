@@ -25,7 +25,7 @@ class ReactiveError(Exception):
 
 
 class DatabaseClosed(ReactiveError):
-    """A call arrived after the database had been closed."""
+    """A call arrived after the database had been closed, or in a process forked from its own."""
 
 
 class DatabaseReplaced(ReactiveError):

@@ -91,15 +91,17 @@ def _variants(journal: str, *, long: bool) -> Iterator[tuple[str, int, bool]]:
     for kind, errors in ERRORS.items():
         for error in errors:
             for lasting in (False, True) if kind != "short" else (False,):
-                if long:
-                    yield kind, error, lasting
-                elif kind == "lock":
+                if kind == "lock" and lasting and journal == "wal":
                     # SQLite tries for ten seconds before it gives a lock in shared memory up.
-                    if lasting == (error == errno.EAGAIN) and not (lasting and journal == "wal"):
-                        yield kind, error, lasting
-                elif lasting == (error == errno.ENOSPC) and (
-                    journal == "wal" or error == errno.EIO
-                ):
+                    wanted = long and error == errno.EIO
+                elif kind == "lock":
+                    wanted = long or lasting == (error == errno.EAGAIN)
+                else:
+                    wanted = long or (
+                        lasting == (error == errno.ENOSPC)
+                        and (journal == "wal" or error == errno.EIO)
+                    )
+                if wanted:
                     yield kind, error, lasting
 
 

@@ -135,7 +135,7 @@ def test_what_is_logged_is_a_path_a_way_of_watching_and_an_error() -> None:
     assert found == []
 
 
-# -- what is depended on ----------------------------------------------------------------------------
+# -- what is depended on ---------------------------------------------------------------------------
 
 
 def test_every_dependency_has_its_reason_and_every_reason_its_dependency() -> None:
