@@ -36,6 +36,8 @@ def make(place: Path, target: Path) -> None:
     with create_smithers_db(place) as db:
         fill(db)
     connection = sqlite3.connect(place / "db.sqlite", isolation_level=None)
+    # Not the name of the machine that it is made on.
+    connection.execute("UPDATE executions SET owner = 'example:1'")
     # As another program does it: recorded without a cause.
     connection.execute("UPDATE state SET value = '4' WHERE key = 'attempts'")
     connection.execute("PRAGMA journal_mode = DELETE")
