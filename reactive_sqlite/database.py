@@ -409,7 +409,11 @@ def _watching(broker: Broker, path: str, report: ErrorHandler) -> Watcher:
         if isinstance(found.connection, Frozen) and (reason := found.connection.difference()):
             replaced(reason)
             return False
-        return found.check()
+        try:
+            return found.check()
+        except DatabaseReplaced as error:
+            replaced(str(error))  # somebody wrote between that look and the end of this one
+            return False
 
     def replaced(reason: str) -> None:
         found = known()
