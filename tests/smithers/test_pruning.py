@@ -519,9 +519,9 @@ def test_followers_of_transitions_miss_none_and_hear_none_twice(
         assert db.prune(before=timedelta(0)).rows["transitions"] == 1
         watched.wait({"n": n}.__eq__, timeout=20)
     elsewhere.state.set("n", 3)
-    db.state.observe("n").wait(lambda value: value == 3, timeout=20)
+    here.wait_for("t4".__eq__, timeout=20)
     assert here.values == ["t1", "t2", "t3", "t4"]
-    assert there.values[-1] == "t4"
+    there.wait_for("t4".__eq__, timeout=20)
     assert len(set(there.values)) == len(there.values), (
         "from another process those that were pruned before they were read are gone"
     )
