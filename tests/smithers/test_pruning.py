@@ -456,9 +456,9 @@ def test_the_space_is_given_back_and_observers_live_on(
         assert large - size(path) == done.bytes_returned
         assert here.values == there.values == [0], "nothing of what they see has changed"
         db.state.set("n", 1)
-        watched.wait(lambda value: value == 1, timeout=20)
+        there.wait_for((1).__eq__, timeout=20)
         other.state.set("n", 2)
-        db.state.observe("n").wait(lambda value: value == 2, timeout=20)
+        here.wait_for((2).__eq__, timeout=20)
         assert db.query("PRAGMA integrity_check") == [{"integrity_check": "ok"}]
     assert (here.last, there.last) == (2, 2)
 
