@@ -251,11 +251,9 @@ class Broker:
                 self._derive_again()
                 self._renew(dict(self.live))
             else:
-                newest = self._reader.newest() if self._settled != self._commits else None
+                newest = self._newest_of_own()
                 if not (self._overdue or self._versions.data_pending):
-                    if newest is not None:  # asked for first: nobody else has committed before
-                        self._reader.passed(newest)
-                        self._settled = self._commits
+                    self._settle(newest)
                     return False
                 self._renew({})
         except sqlite3.OperationalError as error:
@@ -545,8 +543,10 @@ class Broker:
         while True:
             source.region = self.regions.region(source)
             self._watch(source, source.region)
+            newest = self._newest_of_own()
             fetched = self._fetch(source)
             if not self._versions.data_pending:
+                self._settle(newest)
                 break
             self._renew({})  # all that is followed shows one commit, the new one included
         if fetched.error is not None:
@@ -625,6 +625,17 @@ class Broker:
         if not self.connection.read_only:
             self.listeners.watch()
         self._underived = False
+
+    def _newest_of_own(self) -> int | None:
+        """Return the newest entry of the log, if any may have come by a commit of our own that the
+        log's reader has not passed; to be asked before it is known that nobody else committed."""
+        return self._reader.newest() if self._settled != self._commits else None
+
+    def _settle(self, newest: int | None) -> None:
+        """Nobody else had committed when `newest` was asked for: what is older has been told."""
+        if newest is not None:
+            self._reader.passed(newest)
+            self._settled = self._commits
 
     def _now(self) -> tuple[Any, ...]:
         return self._commits, self._versions.read("data_version")

@@ -518,6 +518,29 @@ def test_own_commits_in_between_run_nothing_again(db: Database, other: sqlite3.C
     assert fetches(db) == 0
 
 
+def test_own_commits_before_a_query_was_followed_run_nothing_again(
+    db: Database, other: sqlite3.Connection
+) -> None:
+    db["t"].update(1, {"a": "own"})
+    following = [db.observe("SELECT a FROM t").subscribe()]
+    other.execute("UPDATE t SET hb = 1")
+    assert fetches(db) == 0, "the first query has seen what this connection wrote before"
+    db["t"].insert({"id": 77, "a": "own"})
+    following.append(db["t"].observe_row(77).subscribe())
+    other.execute("UPDATE t SET hb = 2 WHERE id = 1")
+    assert fetches(db) == 0, "and so has one that joins others"
+    other.execute("UPDATE t SET a = 'foreign' WHERE id = 77")
+    assert fetches(db) == 2
+    seen = Recorder[Any]()
+    db["t"].update(77, {"a": "own again"})
+    other.execute("UPDATE t SET a = 'foreign again' WHERE id = 77")
+    db["t"].observe_row(1).subscribe()
+    db["t"].observe_row(77).subscribe(seen)
+    assert seen.last["a"] == "foreign again", "what came in between is not taken for our own"
+    for query in following:
+        query.dispose()
+
+
 def test_own_commits_never_hide_a_foreign_one(db: Database, other: sqlite3.Connection) -> None:
     seen = Recorder[Any]()
     db["t"].observe_row(1).subscribe(seen)
