@@ -19,7 +19,7 @@ from threading import get_ident
 from types import coroutine
 from typing import Any
 
-from .graph import attach, deferred, publish_held, release, settle
+from .graph import attach, deferred, others_wrote, publish_held, release, settle
 from .observer import Effect
 from .owner import Tracked, disown, handled, one_error, raise_all, release_owned
 from .scheduler import call_watchers, settle_now
@@ -160,16 +160,22 @@ class AsyncEffect(Effect):
         """Run the coroutine's code up to its next await."""
         state = STATE
         me = get_ident()
+        start = state.clock
         if me in state.held:  # stepped inside a batch, whose end tells the observers
-            with Tracked(self._record, self):
-                return advance(value)
+            try:
+                with Tracked(self._record, self):
+                    return advance(value)
+            finally:
+                if state.clock != start:
+                    with state.lock:
+                        self._doubt(start, me)
         changes: Held = {}
         state.held[me] = changes
         try:
             with Tracked(self._record, self):
                 return advance(value)
         finally:
-            self._publish(changes, me)
+            self._publish(changes, start, me)
 
     def _record(self, node: Node) -> None:
         """Subscribe at the read itself: a change during the next await must not get lost."""
@@ -191,11 +197,13 @@ class AsyncEffect(Effect):
             call_watchers()
             self.reads[node] = state.clock  # what a watcher has published is about to be read
 
-    def _publish(self, changes: Held, me: int) -> None:
+    def _publish(self, changes: Held, start: int, me: int) -> None:
         state = STATE
         errors: list[Exception] = []
         with state.lock:
             del state.held[me]
+            if state.clock != start:
+                self._doubt(start, me)
             if changes:
                 marked = self.stale
                 publish_held(changes, me)
@@ -209,6 +217,21 @@ class AsyncEffect(Effect):
                     self.publishing = False
         for error in errors:
             self._complain(error, "an effect failed after an async effect's write")
+
+    def _doubt(self, start: int, me: int) -> None:
+        """Run again, whatever the sources say, if one has changed since this step read it.
+
+        The value may be one of those in the middle of another thread's batch, which then gave it
+        back the one it had when the read was noted.
+        """
+        if not others_wrote(start, me) or self.fn is None:
+            return
+        doubtful = [
+            node for node, seen in self.reads.items() if seen >= start and node.stamp > seen
+        ]
+        if doubtful:
+            self.reads.update(dict.fromkeys(doubtful, -1))
+            self.run(me, None)
 
     def _unchanged(self) -> bool:
         """Whether all it has read is as it was when it read it; the lock is held once."""

@@ -12,6 +12,7 @@ from .graph import (
     deferred,
     link,
     name_cycle,
+    outdate,
     publish_held,
     same_value,
     settle,
@@ -162,7 +163,6 @@ class Memo(Owner, Node, Generic[T]):
             if isinstance(error, RecursionError):
                 raw += (*self.sources, STACK)
         except Ring:
-            self.dirty = self.stale = True
             if state.rings[me][0] is not self:
                 raise
         finally:
@@ -181,6 +181,9 @@ class Memo(Owner, Node, Generic[T]):
                 if changes:
                     publish_held(changes, me)
                     state.wrote = True
+            if state.rings and me in state.rings:
+                self.dirty = True
+                outdate(self, start, me)
             if state.waiting:
                 state.condition.notify_all()
         if state.rings and me in state.rings:
@@ -195,7 +198,8 @@ class Memo(Owner, Node, Generic[T]):
         if state.clock == start:
             self.stale = False
         else:
-            self.stale = True
+            if not self.stale:
+                outdate(self, start, me)
             stamp = self._stamp_of_run(start, me)
             if stamp < 0:
                 self.dirty = True
@@ -295,7 +299,7 @@ class Memo(Owner, Node, Generic[T]):
                 settle(self)
             if state.wrote and get_ident() not in state.held:
                 state.wrote = False
-                if state.queue:
+                if state.queue or state.inbox:
                     raise_settled()
         finally:
             _release()
@@ -305,7 +309,6 @@ class Memo(Owner, Node, Generic[T]):
     def _give_way(self, me: int) -> None:
         """Give up a run that is part of a ring of waiting threads, or lies inside such a run."""
         state = STATE
-        self.dirty = self.stale = True
         target, wanted = state.rings[me]
         if target is not self:
             raise Ring  # the user's code swallowed it

@@ -7,7 +7,7 @@ from threading import get_ident
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .graph import link, publish_held
+from .graph import link, others_wrote, publish_held
 from .memo import CO_COROUTINE, is_async
 from .observer import Effect
 from .owner import handled, one_error, release_owned, untrack
@@ -211,22 +211,35 @@ class SyncEffect(Effect):
             elif raw != self.raw:
                 link(self, raw, me)
             if state.clock != start or changes:
-                wrote = bool(changes)
+                own = bool(changes) and (not state.deliverer or state.deliverer == me)
+                if others_wrote(start, me):
+                    own = False
+                    self._doubt(start)
                 if changes:
                     publish_held(changes, me)
                     changes.clear()
                 if not self.stale and self.fn is not None:
-                    self._look_again(start, wrote=wrote)
+                    self._look_again(start, own=own)
         return failed
 
-    def _look_again(self, start: int, *, wrote: bool) -> None:
+    def _doubt(self, start: int) -> None:
+        """Run again, whatever the sources say, if one has changed since the run began.
+
+        It may have been read in the middle of another thread's batch, which then gave it back the
+        value it had at the start: for whoever has seen `start`, nothing has changed.
+        """
+        for source in self.sources:
+            if source.stamp > start:
+                self.seen = -1
+                return
+
+    def _look_again(self, start: int, *, own: bool) -> None:
         """Queue itself if a source may have changed between being read and being subscribed."""
         state = STATE
         for source in self.sources:
             if source.stamp > start or (source.is_memo and source.stale):
                 self.stale = True
                 self.sink = None
-                own = wrote and (not state.deliverer or state.deliverer == get_ident())
                 (state.queue if own else state.inbox).append(self)
                 return
 

@@ -109,6 +109,8 @@ def publish(
     me = get_ident()
     with state.lock:
         marked = by is None or by.stale
+        if state.writer != me:
+            state.writer, state.turned = me, state.clock
         state.clock = stamp = state.clock + 1
         for leaf, value in changes:
             leaf.value = value

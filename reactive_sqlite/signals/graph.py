@@ -36,10 +36,13 @@ class Ring(BaseException):
     """
 
 
-def mark(node: Node, me: int, sink: ErrorSink | None = None) -> None:
+def mark(
+    node: Node, me: int, sink: ErrorSink | None = None, *, caused_elsewhere: bool = False
+) -> None:
     """Tell everything downstream of `node` that it may be out of date."""
     state = STATE
-    due = state.queue if not state.deliverer or state.deliverer == me else state.inbox
+    here = not caused_elsewhere and (not state.deliverer or state.deliverer == me)
+    due = state.queue if here else state.inbox
     outer, state.walking = state.walking, me
     below = node.subs
     stack: list[dict[Node, None]] = []
@@ -58,6 +61,22 @@ def mark(node: Node, me: int, sink: ErrorSink | None = None) -> None:
             below = stack.pop()
     finally:
         state.walking = outer
+
+
+def outdate(memo: Node, start: int, me: int) -> None:
+    """A memo may be out of date though nobody has marked it: so may be what is downstream.
+
+    A mark stops at what is stale already, since all below it has been told. Without this, the end
+    of a batch would not reach the effects behind a memo that was read in the midst of it.
+    """
+    if memo.stale:
+        return
+    memo.stale = True
+    if memo.subs:
+        state = STATE
+        mark(memo, me, caused_elsewhere=others_wrote(start, me))
+        if not state.pending:  # else the end of what is pending delivers
+            state.wrote = True
 
 
 def publish_held(changes: Held, me: int, reverted: Collection[Node] = ()) -> None:
@@ -175,6 +194,11 @@ def settle(node: Node) -> bool:
             state.starving = 0
             state.condition.notify_all()
     return False
+
+
+def others_wrote(start: int, me: int) -> bool:
+    """Whether another thread may have written since the clock showed `start`."""
+    return STATE.writer != me or STATE.turned > start
 
 
 def wait(memo: Node, me: int) -> None:

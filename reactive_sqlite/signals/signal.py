@@ -129,6 +129,8 @@ class Signal(Node, Generic[T]):
         state = STATE
         changed = self.stamp
         me = get_ident()
+        if state.writer != me:
+            state.writer, state.turned = me, state.clock
         self.value = value
         self.stamp = state.clock = state.clock + 1
         self.same = None

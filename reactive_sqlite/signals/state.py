@@ -121,9 +121,11 @@ class State:
         "rings",
         "starving",
         "takers",
+        "turned",
         "volatiles",
         "waiting",
         "walking",
+        "writer",
         "wrote",
     )
 
@@ -131,6 +133,8 @@ class State:
         self.lock = RLock()
         self.condition = Condition(self.lock)
         self.clock = 0
+        self.writer = 0  # the thread that wrote last
+        self.turned = 0  # the clock before it began to: what others wrote is not newer
         # Recording. One thread has the fast slot, those that record meanwhile are in `others`.
         self.recorder: Recorder | None = None
         self.owner: Owner | None = None

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 from .async_effect import AsyncEffect
 from .graph import release
 from .owner import one_error, release_owned
-from .scheduler import call_watchers
+from .scheduler import call_watchers, report, settle_now
 from .state import MISSING, STATE, Held
 
 T = TypeVar("T")
@@ -51,6 +51,10 @@ class WatchedRun(AsyncEffect, Generic[T]):
         """Tell whether anything it has read has changed since it was read."""
         with STATE.lock:
             different = not self._unchanged()
+            if STATE.wrote and get_ident() not in STATE.held:  # memos that were run for it
+                STATE.wrote = False
+                if STATE.queue or STATE.inbox:
+                    settle_now([], report)
         if STATE.flips:
             call_watchers()
         return different

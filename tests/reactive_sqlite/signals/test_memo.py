@@ -199,3 +199,25 @@ async def load(value: int = 0) -> int:
 def test_an_async_memo_is_a_type_error_that_names_create_resource(fn: object) -> None:
     with pytest.raises(TypeError, match="create_resource"):
         create_memo(fn)  # type: ignore[call-overload]
+
+
+def test_a_memo_that_writes_and_is_read_inside_a_batch_still_wakes_its_effects() -> None:
+    get, put = create_signal(0)
+    calls, set_calls = create_signal(0)
+    seen: list[int] = []
+
+    def ten_times() -> int:
+        set_calls(lambda before: before + 1)
+        return get() * 10
+
+    ten = create_memo(ten_times)
+    again = create_memo(lambda: ten() + 1)
+    effects = [create_effect(lambda: seen.append(again())), create_effect(calls)]
+    with batch():
+        put(1)
+        assert again() == 11
+    assert seen == [1, 11], "the end of the batch reaches what is behind the memo"
+    put(2)
+    assert seen == [1, 11, 21]
+    for effect in effects:
+        effect.dispose()

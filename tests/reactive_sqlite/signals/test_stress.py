@@ -215,9 +215,18 @@ def stress(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
         workers = [run_in_thread(partial(round_.work, k, until)) for k in range(THREADS)]
         for worker in workers:
             worker.result(ROUND + 20)
+        _await_delivery()
         assert not round_.faults, round_.faults[:5]
         assert not unexpected, unexpected[:5]
         round_.check()
+
+
+def _await_delivery() -> None:
+    """Wait for the thread that is made to deliver when those that wrote have done so for long."""
+    for thread in threading.enumerate():
+        if thread.name == "reactive_sqlite delivery":
+            thread.join(30)
+            assert not thread.is_alive(), "the delivery comes to an end when nobody writes"
 
 
 def test_two_seconds_of_eight_threads_agree_with_the_model(

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from reactive_sqlite import batch, create_effect, create_memo, create_signal, on_cleanup
+from reactive_sqlite.signals.state import Node
 from reactive_sqlite.signals.watched import WatchedRun
 
 
@@ -177,3 +178,64 @@ async def test_disposed_while_it_runs_it_is_cancelled_and_cleaned_up() -> None:
         await run.result()
     await asyncio.sleep(0)
     assert cleaned == [True]
+
+
+async def test_what_a_memo_writes_while_one_looks_for_changes_wakes_effects() -> None:
+    count, set_count = create_signal(1)
+    looked, set_looked = create_signal(0)
+
+    def odd_noting() -> bool:
+        set_looked(count())
+        return count() % 2 == 1
+
+    odd = create_memo(odd_noting)
+
+    async def body() -> None:
+        odd()
+
+    run = WatchedRun(body)
+    await run.result()
+    seen: list[int] = []
+    effect = create_effect(lambda: seen.append(looked()))
+    set_count(3)
+    assert not run.changed()
+    assert seen == [1, 3]
+    effect.dispose()
+    run.dispose()
+
+
+async def test_a_read_in_the_midst_of_another_threads_batch_counts_as_a_change() -> None:
+    get, put = create_signal(0)
+    begun, end = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with batch():
+            put(1)
+            begun.set()
+            end.wait(10)
+            put(0)
+
+    writer = threading.Thread(target=write)
+
+    class Slow(WatchedRun[None]):
+        """One that loses the processor between noting a read and reading."""
+
+        __slots__ = ()
+
+        def _record(self, node: Node) -> None:
+            super()._record(node)
+            writer.start()
+            assert begun.wait(10)
+
+    seen: list[int] = []
+
+    async def body() -> None:
+        seen.append(get())
+        end.set()
+        writer.join()
+
+    run = Slow(body)
+    await run.result()
+    assert seen == [1]
+    assert run.changed(), "it was given back the value that it had when the read was noted"
+    run.dispose()
