@@ -143,7 +143,7 @@ SQL_ROOMS = (
 PRINTING_ROOMS = ("smithers.cli", "smithers.demo")
 HEAVY = (
     *("anyio", "claude_agent_sdk", "click", "mcp", "pydantic", "reactivex", "rich", "sqlglot"),
-    *("sqlite_utils", "watchfiles"),
+    *("sqlite_utils", "sse_starlette", "starlette", "uvicorn", "watchfiles"),
 )
 
 SQL = re.compile(

@@ -52,7 +52,13 @@ class AsyncExecutions(AsyncFace[Executions]):
     @overload
     def observe(self, id: str) -> AsyncObservableQuery[Execution | None]: ...
     @overload
-    def observe(self, id: None = None) -> AsyncObservableQuery[builtins.list[Execution]]: ...
+    def observe(
+        self, id: None = None, *, limit: int | None = 20
+    ) -> AsyncObservableQuery[builtins.list[Execution]]: ...
     @twin(Executions.observe)
-    def observe(self, id: str | None = None) -> AsyncObservableQuery[Any]:
-        return AsyncObservableQuery(self._worker, lambda: self._sync.observe(id))
+    def observe(
+        self, id: str | None = None, *, limit: int | None = 20
+    ) -> AsyncObservableQuery[Any]:
+        if id is not None:
+            return AsyncObservableQuery(self._worker, lambda: self._sync.observe(id))
+        return AsyncObservableQuery(self._worker, lambda: self._sync.observe(limit=limit))

@@ -23,6 +23,7 @@ from smithers.cli.run import run
 from smithers.cli.state import delete, history, replay, set_value, state
 from smithers.cli.transfer import export, import_, prune
 from smithers.cli.triggers import triggers
+from smithers.cli.ui import ui
 from smithers.cli.vcs import commits, reviews
 from smithers.cli.watch import watch
 
@@ -165,5 +166,5 @@ def _discard_output() -> None:
 for _commands in SECTIONS.values():
     for _command in _commands:
         db.add_command(_command)
-for _command in (run, mcp, demo):
+for _command in (run, ui, mcp, demo):
     cli.add_command(_command)

@@ -57,7 +57,7 @@ def open_for_reading(
 ) -> SmithersDB:
     """Open the database a command names; nothing of it is changed."""
     return create_smithers_db(
-        _existing(path), read_only=True, watch=watch, session=session, project=project
+        existing(path), read_only=True, watch=watch, session=session, project=project
     )
 
 
@@ -66,7 +66,7 @@ def open_for_writing(path: str | None, *, create: bool = False) -> SmithersDB:
 
     A missing one is an error, not made by a typing slip, unless `create` says so.
     """
-    file = _wanted(path) if create else _existing(path)
+    file = _wanted(path) if create else existing(path)
     # The library would advise an argument of its own.
     if file.is_file() and not os.access(file, os.W_OK):
         raise CannotOpen(str(file), "you may read it, but not write to it")
@@ -81,7 +81,7 @@ def place_for(path: str | None, default: Path) -> Path:
     return Path(named)
 
 
-def _existing(path: str | None) -> Path:
+def existing(path: str | None) -> Path:
     named = path or os.environ.get(VARIABLE)
     if named is None:
         return _only_one()

@@ -215,8 +215,10 @@ class Executions:
     @overload
     def observe(self, id: str) -> ObservableQuery[Execution | None]: ...
     @overload
-    def observe(self, id: None = None) -> ObservableQuery[builtins.list[Execution]]: ...
-    def observe(self, id: str | None = None) -> ObservableQuery[Any]:
+    def observe(
+        self, id: None = None, *, limit: int | None = 20
+    ) -> ObservableQuery[builtins.list[Execution]]: ...
+    def observe(self, id: str | None = None, *, limit: int | None = 20) -> ObservableQuery[Any]:
         """Observe one execution (None while there is none of that id), or what `list()` gives.
 
         Heartbeats are no change, and so `is_live` is what could be seen of the owner's process when
@@ -224,7 +226,7 @@ class Executions:
 
         >>> db.execution.observe(id).subscribe(print)
         """
-        return self._observed.observe(limit=20) if id is None else self._observed.observe_one(id)
+        return self._observed.observe(limit=limit) if id is None else self._observed.observe_one(id)
 
     def find_incomplete(self, name: str | None = None) -> Execution | None:
         """Return the newest running or interrupted execution that no other live run owns.

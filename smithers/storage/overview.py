@@ -31,12 +31,14 @@ _KINDS = (
         *(("NULL", "NULL", "agent_id"), ("0", "0.0", "0")),
     ),
 )
+_OF_ONE = "execution_id = :id"
+_OF_RUNNING = "execution_id IN (SELECT id FROM executions WHERE status = 'running')"
 # The select list, in the order of `_part`; every column has a name of its own, since rows that
 # are observed are dicts.
 _COLUMNS = """
-    '{kind}' AS kind, id, {phase} AS phase, {step} AS step, {agent} AS agent, {name} AS name,
-    substr({text}, 1, :few) AS text, status, substr(error, 1, :few) AS error, started_at,
-    completed_at, duration_ms, {tokens} AS tokens, {cost} AS cost, {count} AS count,
+    '{kind}' AS kind, id, execution_id, {phase} AS phase, {step} AS step, {agent} AS agent,
+    {name} AS name, substr({text}, 1, :few) AS text, status, substr(error, 1, :few) AS error,
+    started_at, completed_at, duration_ms, {tokens} AS tokens, {cost} AS cost, {count} AS count,
     {rank} AS rank, seq
 """
 
@@ -52,6 +54,7 @@ class Part:
 
     kind: PartKind
     id: str
+    execution_id: str
     parents: tuple[str, ...]
     name: str
     text: str | None
@@ -86,16 +89,25 @@ class Overview:
         rows = self._database.observe(_LIVE, _values(execution_id, limit))
         return rows.decoded(lambda found: [_part(*row.values()) for row in found])
 
+    def observe_running(self, *, limit: int | None = None) -> ObservableQuery[list[Part]]:
+        """Observe what runs below all executions that run."""
+        rows = self._database.observe(_ALL_RUNNING, {"few": _FEW, "limit": _rows(limit)})
+        return rows.decoded(lambda found: [_part(*row.values()) for row in found])
+
     def _parts(self, execution_id: str, sql: str, limit: int | None) -> list[Part]:
         found = self._database.conn.execute(sql, _values(execution_id, limit))
         return [_part(*row) for row in found]
 
 
 def _values(execution_id: str, limit: int | None) -> dict[str, Any]:
-    return {"id": execution_id, "few": _FEW, "limit": -1 if limit is None else limit}
+    return {"id": execution_id, "few": _FEW, "limit": _rows(limit)}
 
 
-def _selects(only: str, *kinds: str) -> list[str]:
+def _rows(limit: int | None) -> int:
+    return -1 if limit is None else limit
+
+
+def _selects(only: str, *kinds: str, of: str = _OF_ONE) -> list[str]:
     selects: list[str] = []
     for rank, (kind, table, name, text, above, spent) in enumerate(_KINDS):
         if kind not in kinds:
@@ -117,7 +129,7 @@ def _selects(only: str, *kinds: str) -> list[str]:
         selects.append(
             f"""
             SELECT * FROM (
-                SELECT {columns} FROM {table} WHERE execution_id = :id {only}
+                SELECT {columns} FROM {table} WHERE {of} {only}
                 ORDER BY seq DESC LIMIT :limit
             )
             """
@@ -132,12 +144,14 @@ def _together(*selects: str) -> str:
 _RUNS = "AND status = 'running'"
 _ALL = _together(*_selects("", "phase", "step", "agent"))
 _RUNNING = _together(*_selects(_RUNS, "phase", "step", "agent", "tool"))
+_ALL_RUNNING = _together(*_selects(_RUNS, "phase", "step", "agent", "tool", of=_OF_RUNNING))
 _LIVE = _together(*_selects("", "phase", "step", "agent"), *_selects(_RUNS, "tool"))
 
 
 def _part(
     kind: PartKind,
     id: str,
+    execution_id: str,
     phase_id: str | None,
     step_id: str | None,
     agent_id: str | None,
@@ -156,6 +170,7 @@ def _part(
     return Part(
         kind=kind,
         id=id,
+        execution_id=execution_id,
         parents=tuple(one for one in (agent_id, step_id, phase_id) if one is not None),
         name=name,
         text=text,

@@ -488,6 +488,7 @@ def test_of_a_long_tree_what_runs_and_the_newest_are_shown() -> None:
     part = Part(
         kind="phase",
         id="phase",
+        execution_id="execution",
         parents=(),
         name="",
         text=None,

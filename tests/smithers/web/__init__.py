@@ -1,0 +1,1 @@
+"""Tests of `smithers.web`, over a real server."""
