@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -295,6 +297,42 @@ def test_a_value_that_only_a_foreign_program_can_store_is_a_typed_error(
     assert db.state.history()[0].value == "9" * 5000, "history shows its text"
     assert db.state.set("n", 1).previous_value == "9" * 5000, "and it can be overwritten"
     assert db.state.get_all() == {"n": 1}
+
+
+def test_a_value_that_is_no_utf8_is_written_over_and_its_text_told(
+    db: SmithersDB, foreign: sqlite3.Connection
+) -> None:
+    foreign.execute("INSERT INTO state (key, value) VALUES ('n', CAST(x'22ff22' AS TEXT))")
+
+    transition = db.state.set("n", 2)
+
+    assert transition.previous_value == "\N{REPLACEMENT CHARACTER}"
+    assert db.state.get("n") == 2
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+def test_a_file_of_another_encoding_gives_the_same_values(tmp_path: Path, encoding: str) -> None:
+    with closing(sqlite3.connect(tmp_path / "db.sqlite")) as made:
+        made.execute(f"PRAGMA encoding = '{encoding}'")
+        made.execute("CREATE TABLE t (c)")
+
+    with create_smithers_db(tmp_path) as db:
+        db.state.set("key", "äöü")
+        assert db.state.set("key", 2).previous_value == "äöü"
+        assert [transition.value for transition in db.state.history("key")] == ["äöü", 2]
+
+
+def test_writes_of_an_observer_leave_the_outer_one_its_previous_value(db: SmithersDB) -> None:
+    inner: list[Any] = []
+
+    def write_again(value: int) -> None:
+        if 0 < value < 4:
+            inner.append(db.state.set("key", value + 1).previous_value)
+
+    db.state.observe("key", 0).subscribe(write_again)
+
+    assert db.state.set("key", 1).previous_value is None
+    assert inner == [1, 2, 3]
 
 
 @pytest.mark.parametrize("values", [None, ["a"], "a", 1])
