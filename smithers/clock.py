@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from smithers.errors import StateTypeError
 
 # The second that was written last, and its text.
-_written: tuple[tuple[int, ...], str] = (), ""
+_written: tuple[datetime, str] = datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:00:00"
 
 Clock = Callable[[], datetime]
 
@@ -23,12 +23,12 @@ def to_text(moment: datetime) -> str:
     global _written
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    date = moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second
     # Many writes fall into one second, and `isoformat` takes most of its time for the offset.
-    known, text = _written
-    if date != known:
-        text = moment.isoformat(timespec="seconds")[:-6]
-        _written = date, text
+    second, text = _written
+    since = moment - second
+    if since.days or since.seconds:
+        second, text = moment.replace(microsecond=0), moment.isoformat(timespec="seconds")[:-6]
+        _written = second, text
     return f"{text}.{moment.microsecond:06d}Z"
 
 

@@ -20,6 +20,7 @@ import dataclasses
 import json
 import math
 import re
+from collections.abc import Callable
 from datetime import date, datetime, time
 from enum import Enum
 from typing import Any, cast
@@ -43,6 +44,8 @@ _LEVELS = 4
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _escaping_encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _scan = json.JSONDecoder().raw_decode
+# The same in C alone; where nothing begins that is JSON it raises StopIteration.
+_scan_once: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 _space = re.compile(r"[ \t\n\r]*").match
 
 
@@ -51,13 +54,17 @@ def encode(value: object, *, name: str) -> str:
     return encoded(value, name=name)[0]
 
 
-def encoded(value: object, *, name: str) -> tuple[str, Any]:
-    """Write a value as JSON text, and return with it what `decode` would make of that text."""
+def encoded(value: object, *, name: str, key: str | None = None) -> tuple[str, Any]:
+    """Write a value as JSON text, and return with it what `decode` would make of that text.
+
+    `name` says in errors what it belongs to, together with `key` where that is given.
+    """
     # Whole types, so that a bool or a member of an enumeration goes the long way.
     if type(value) is str and value.isascii():
         return _encoder.encode(value), value
     if type(value) is int and -_LARGEST <= value <= _LARGEST:
         return int.__repr__(value), value
+    name = _named(name, key)
     plainly = _Plain(name)
     try:
         plain = plainly.copy(value, 0)
@@ -79,22 +86,27 @@ def encoded(value: object, *, name: str) -> tuple[str, Any]:
     return text, plain
 
 
-def decode(text: str, *, name: str) -> Any:
-    """Read JSON text that a table holds.
+def decode(text: str, *, name: str, key: str | None = None) -> Any:
+    """Read JSON text that a table holds; `name` as for `encoded`.
 
     Raises StateTypeError for what only a foreign writer can have stored: nesting or digits beyond
     what Python reads.
     """
     try:
-        if len(text) > _MANY_CHARACTERS:
+        length = len(text)
+        if length > _MANY_CHARACTERS:
             return _read_by_pieces(text)
         if text[:1] > " ":  # what this package wrote: nothing to skip, nothing after it
-            value, end = _scan(text)
-            if end == len(text):
+            try:
+                value, end = _scan_once(text, 0)
+            except StopIteration:
+                value, end = None, -1
+            if end == length:
                 return value
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise StateTypeError(f"{name}: the stored value cannot be read: {error}") from error
+        named = _named(name, key)
+        raise StateTypeError(f"{named}: the stored value cannot be read: {error}") from error
 
 
 def same_json(one: str, other: str) -> bool:
@@ -119,7 +131,7 @@ def check_key(key: object) -> None:
 
 def check_trigger(trigger: object) -> None:
     """Refuse what cannot be a trigger: TypeError unless text or None, ValueError outside UTF-8."""
-    if trigger is None:
+    if trigger is None or (type(trigger) is str and trigger.isascii() and "\0" not in trigger):
         return
     if not isinstance(trigger, str):
         raise TypeError(f"a trigger is a str or None, not {type(trigger).__name__}: {trigger!r}")
@@ -205,6 +217,10 @@ def _converted(value: Any, name: str) -> Any:
     if hasattr(kind, "__pydantic_validator__"):
         return value.model_dump(mode="json")
     raise TypeError(f"{name}: {kind.__name__} has no form in JSON: {_shown(value)}")
+
+
+def _named(name: str, key: str | None) -> str:
+    return name if key is None else f"{name} {key!r}"
 
 
 def _is_unicode(text: str) -> bool:

@@ -49,6 +49,9 @@ class Context:
     Args:
         only_execution: tells the execution of this handle when there is one alone.
         undoable: tells whether what happens now may still be rolled back.
+
+    Attributes:
+        used: whether anything has ever been entered; without that, nothing runs anywhere.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Context:
         self._undoable = undoable
         self._open: weakref.WeakValueDictionary[str, Frame] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
-        self._used = False
+        self.used = False
         self._closed = False
 
     def add(self, frame: Frame) -> Frame:
@@ -75,7 +78,7 @@ class Context:
         outer = running.get(self) if self._undoable() else self._entry()
         others = {one: entry for one, entry in running.items() if not one._closed}
         _running.set({**others, self: _Entry(frame, outer)})
-        self._used = True
+        self.used = True
 
     def leave(self, id: str) -> list[Frame]:
         """Take a row that has ended out of every context; return what `reenter` takes."""
@@ -140,10 +143,10 @@ class Context:
     def close(self) -> None:
         """Let nothing run any more."""
         self._closed = True
-        self._used = False
+        self.used = False
 
     def _entry(self) -> _Entry | None:
-        if not self._used:
+        if not self.used:
             return None
         entry = _running.get(_NOTHING).get(self)
         while entry is not None and entry.frame.ended:

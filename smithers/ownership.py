@@ -106,6 +106,8 @@ class Ownership:
 
         What the transaction of another thread has taken does not count before it is committed.
         """
+        if not self._tokens:
+            return None
         # One look at it: another thread may take or end one in between.
         tokens = tuple(self._tokens)
         if self._unsettled and not self._database.conn.owned_here():

@@ -148,6 +148,8 @@ class Workspace:
     def cause(self) -> tuple[str | None, str | None]:
         """Return the ids of the execution and the agent that run here."""
         context = self.context
+        if not context.used:  # as where nothing but the state is used
+            return self.ownership.only(), None
         return context.execution_id, context.agent_id
 
     def started(

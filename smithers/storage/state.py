@@ -53,7 +53,7 @@ class StateStore:
         """
         check_key(key)
         text = self._journal.text(key)
-        return default if text is None else decode(text, name=_name(key))
+        return default if text is None else decode(text, name="state", key=key)
 
     def has(self, key: str) -> bool:
         """Tell whether a key is present.
@@ -108,7 +108,7 @@ class StateStore:
         """
         check_key(key)
         check_trigger(trigger)
-        text, plain = encoded(value, name=_name(key))
+        text, plain = encoded(value, name="state", key=key)
         return self._journal.record(key, text, plain, trigger)
 
     def set_many(self, values: Mapping[str, Any], trigger: str | None = None) -> list[Transition]:
@@ -139,7 +139,7 @@ class StateStore:
         check_trigger(trigger)
         self._journal.check_writable("change state", key)
         with self._database.transaction():
-            text, plain = encoded(fn(self.get(key, default)), name=_name(key))
+            text, plain = encoded(fn(self.get(key, default)), name="state", key=key)
             return self._journal.record(key, text, plain, trigger)
 
     def delete(self, key: str, trigger: str | None = None) -> Transition | None:
@@ -194,7 +194,7 @@ class StateStore:
         check_key(key)
 
         return self._journal.observe(key).decoded(
-            lambda text: default if text is None else decode(text, name=_name(key))
+            lambda text: default if text is None else decode(text, name="state", key=key)
         )
 
     def observe_all(self) -> ObservableQuery[dict[str, Any]]:
@@ -237,19 +237,15 @@ def _changes(values: object) -> list[Change]:
     changes: list[Change] = []
     for key, value in cast("Mapping[str, Any]", values).items():
         check_key(key)
-        text, plain = encoded(value, name=_name(key))
+        text, plain = encoded(value, name="state", key=key)
         changes.append(Change(key, text, plain))
     return changes
 
 
-def _name(key: str) -> str:
-    return f"state {key!r}"
-
-
 def _entry(row: tuple[str, str, str]) -> StateEntry:
     key, value, updated_at = row
-    return StateEntry(key, decode(value, name=_name(key)), from_text(updated_at))
+    return StateEntry(key, decode(value, name="state", key=key), from_text(updated_at))
 
 
 def _whole(rows: Any) -> dict[str, Any]:
-    return {key: decode(value, name=_name(key)) for key, value in rows}
+    return {key: decode(value, name="state", key=key) for key, value in rows}
