@@ -24,21 +24,28 @@ _COMMIT = """id, execution_id, agent_id, vcs_type, hash, change_id, message, aut
     files_changed, insertions, deletions"""
 _SNAPSHOT = "id, execution_id, snapshot_id, description, timestamp"
 # What is logged again keeps its id, its execution and its agent, and what is not said again.
+# Named, not numbered: CPython 3.12 before 3.12.4 takes `?1` for a name, and warns.
 _LOG_COMMIT = """
     INSERT INTO commits (
         id, execution_id, agent_id, vcs_type, hash, change_id, message, author, timestamp,
         files_changed, insertions, deletions
-    ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, coalesce(?9, ?13), ?10, ?11, ?12)
+    ) VALUES (
+        :id, :execution_id, :agent_id, :vcs_type, :hash, :change_id, :message, :author,
+        coalesce(:timestamp, :now), :files_changed, :insertions, :deletions
+    )
     ON CONFLICT (vcs_type, hash) DO UPDATE SET
-        change_id = coalesce(?6, change_id), message = ?7, author = coalesce(?8, author),
-        timestamp = coalesce(?9, timestamp), files_changed = coalesce(?10, files_changed),
-        insertions = coalesce(?11, insertions), deletions = coalesce(?12, deletions)
+        change_id = coalesce(excluded.change_id, change_id), message = excluded.message,
+        author = coalesce(excluded.author, author), timestamp = coalesce(:timestamp, timestamp),
+        files_changed = coalesce(excluded.files_changed, files_changed),
+        insertions = coalesce(excluded.insertions, insertions),
+        deletions = coalesce(excluded.deletions, deletions)
 """
 _LOG_SNAPSHOT = """
     INSERT INTO snapshots (id, execution_id, snapshot_id, description, timestamp)
-    VALUES (?1, ?2, ?3, ?4, coalesce(?5, ?6))
+    VALUES (:id, :execution_id, :snapshot_id, :description, coalesce(:timestamp, :now))
     ON CONFLICT (snapshot_id) DO UPDATE SET
-        description = coalesce(?4, description), timestamp = coalesce(?5, timestamp)
+        description = coalesce(excluded.description, description),
+        timestamp = coalesce(:timestamp, timestamp)
 """
 
 _COMMIT_KEYS = (
@@ -105,17 +112,19 @@ class Commits:
         change_id = text_or_none(taken.get("change_id"), "the change id of a commit")
         author = text_or_none(taken.get("author"), "the author of a commit")
         timestamp = time_or_none(taken.get("timestamp"), "the timestamp of a commit")
-        numbers = [
-            count_or_none(taken.get(name), f"`{name}` of a commit")
+        numbers = {
+            name: count_or_none(taken.get(name), f"`{name}` of a commit")
             for name in ("files_changed", "insertions", "deletions")
-        ]
+        }
         self._workspace.check_writable(f"log commit {hash!r}")
         id, now = new_id(), to_text(self._workspace.now())
         where = {"vcs_type": vcs_type, "hash": hash}
         with self._database.transaction():
-            below = logged_below(self._workspace, self._commits.first(where))
-            values = (id, *below, vcs_type, hash, change_id, taken["message"], author, timestamp)
-            self._database.conn.execute(_LOG_COMMIT, (*values, *numbers, now))
+            execution_id, agent_id = logged_below(self._workspace, self._commits.first(where))
+            values = {"id": id, "execution_id": execution_id, "agent_id": agent_id} | where
+            values |= {"change_id": change_id, "message": taken["message"], "author": author}
+            values |= {"timestamp": timestamp, "now": now} | numbers
+            self._database.conn.execute(_LOG_COMMIT, values)
             return written(self._commits.first(where))
 
     def log_head(self, repo: str | os.PathLike[str] = ".") -> Commit:
@@ -165,7 +174,8 @@ class Commits:
         where = {"snapshot_id": snapshot_id}
         with self._database.transaction():
             execution_id, _ = logged_below(self._workspace, self._snapshots.first(where))
-            values = (id, execution_id, snapshot_id, description, timestamp, now)
+            values = {"id": id, "execution_id": execution_id, "description": description}
+            values |= {"timestamp": timestamp, "now": now} | where
             self._database.conn.execute(_LOG_SNAPSHOT, values)
             return written(self._snapshots.first(where))
 

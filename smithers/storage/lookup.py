@@ -15,10 +15,11 @@ _TABLES: dict[IdKind, str] = {
     "step": "steps",
     "agent": "agents",
 }
-_EXACT = "SELECT id FROM {table} WHERE id = ?"
+_EXACT = "SELECT id FROM {table} WHERE id = :text"
+# CPython 3.12 before 3.12.4 takes `?1` for a name, and warns: so it has one.
 _ENDS = """
     SELECT id FROM {table}
-    WHERE substr(id, 1, length(?1)) = ?1 OR substr(id, -length(?1)) = ?1
+    WHERE substr(id, 1, length(:text)) = :text OR substr(id, -length(:text)) = :text
     ORDER BY seq DESC
 """
 
@@ -35,7 +36,7 @@ class Lookup:
     def matching(self, kind: IdKind, text: str) -> list[str]:
         """List the ids that are this text, else those that begin or end with it, newest first."""
         for sql in (_EXACT, _ENDS):
-            found = self._database.conn.execute(sql.format(table=_TABLES[kind]), (text,))
+            found = self._database.conn.execute(sql.format(table=_TABLES[kind]), {"text": text})
             ids = [id for (id,) in found]
             if ids or len(text) < SHORTEST:
                 return ids
