@@ -10,13 +10,13 @@ import json
 import os
 import shlex
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from reactive_sqlite.dialect import sqlite3
 from smithers.db import SmithersDB, create_smithers_db, locate
 from smithers.demo.cast import Cast, DemoFailed, Say
 

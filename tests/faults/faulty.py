@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import shutil
-import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,8 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from reactive_sqlite import ReactiveError
-from reactive_sqlite import sqlite3 as in_use
+from reactive_sqlite import ReactiveError, sqlite3
 from smithers import SmithersDB, SmithersError, create_smithers_db
 
 # As the shim numbers them.
@@ -32,7 +30,7 @@ ERRORS = {
     "lock": (errno.EIO, errno.EAGAIN),
     "short": (0,),
 }
-TYPED = (in_use.Error, SmithersError, ReactiveError)
+TYPED = (sqlite3.Error, SmithersError, ReactiveError)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import ast
 import logging
 import os
 import re
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import create_async_smithers_db, create_smithers_db
 from tests.smithers.commandline import environment, in_process
 

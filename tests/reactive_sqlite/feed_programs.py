@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 
-from reactive_sqlite import Change, Database
+from reactive_sqlite import Change, Database, sqlite3
 
 TABLES = ("orders", "notes")
 

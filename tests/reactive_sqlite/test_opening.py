@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reactive_sqlite import Database, DatabaseReplaced
+from reactive_sqlite import Database, DatabaseReplaced, sqlite3
 from tests.locked import WAYS, Reader, unlock
 from tests.recorder import Recorder
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
+from reactive_sqlite import sqlite3
 from reactive_sqlite.pins import Literal, Parameter, Shape, prove
 
 PROVED = {

@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from typing import Any, Literal
 
 import pytest
 
-from reactive_sqlite import wakeups
+from reactive_sqlite import sqlite3, wakeups
 from reactive_sqlite.watcher import Backend, Watcher
 
 LINUX = sys.platform == "linux"

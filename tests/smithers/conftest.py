@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB, create_smithers_db
 from tests.smithers.commandline import Run, below, runner
 

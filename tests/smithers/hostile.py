@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB
 
 # Every one of them is text that UTF-8 and SQLite can hold.

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import inspect
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from reactive_sqlite import (
     create_effect,
     create_memo,
     create_root,
+    sqlite3,
 )
 from reactive_sqlite.asyncquery import AsyncObservableQuery
 from smithers import (

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -16,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from reactive_sqlite import DatabaseClosed
-from reactive_sqlite import sqlite3 as in_use
+from reactive_sqlite import DatabaseClosed, sqlite3
 from smithers import (
     AsyncSmithersDB,
     InTransaction,
@@ -382,7 +380,7 @@ async def test_what_only_the_file_can_tell_is_raised_by_the_next_delivery(
 ) -> None:
     seen = Seen()
     db.triggers.on_query("SELECT nonsense FROM nowhere", name="rows")(seen)
-    with pytest.raises(in_use.OperationalError, match="nowhere"):
+    with pytest.raises(sqlite3.OperationalError, match="nowhere"):
         await db.triggers.deliver()
     db.triggers.on_query("DELETE FROM state", name="rows")(seen)
     with pytest.raises(ValueError, match="writes"):

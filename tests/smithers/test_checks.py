@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from reactive_sqlite import sqlite3 as in_use
+from reactive_sqlite import sqlite3
 from smithers import Finding, NotADatabase, SmithersDB, create_async_smithers_db, create_smithers_db
 from smithers.storage.checks import MOST_NAMED, can_damage_log
 from tests.smithers.commandline import environment
@@ -225,10 +224,10 @@ def test_versions_of_sqlite_that_can_damage_a_log_are_known(
 def test_such_a_version_is_a_warning_where_there_is_a_log(
     sound: SmithersDB, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_use, "sqlite_version_info", (3, 51, 2))
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
     (found,) = told(sound, "sqlite")
     assert found.level == "warning" and "3.51.3" in found.message
-    monkeypatch.setattr(in_use, "sqlite_version_info", (3, 51, 3))
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
     assert told(sound, "sqlite") == []
 
 

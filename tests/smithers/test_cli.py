@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB, create_smithers_db
 from smithers.cli import SECTIONS
 from smithers.cli import db as db_commands

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB
 from tests.smithers.commandline import Run, cells, environment, in_process, on_terminal
 

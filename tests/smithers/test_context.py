@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import contextvars
 import gc
-import sqlite3
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import (
     Agent,
     AsyncSmithersDB,

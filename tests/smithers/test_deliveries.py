@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reactive_sqlite import DatabaseReplaced
+from reactive_sqlite import DatabaseReplaced, sqlite3
 from smithers import SmithersDB, Transition, create_smithers_db
 from tests.recorder import Recorder
 from tests.smithers.remote import until

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import (
     AsyncSmithersDB,
     Execution,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from reactivex import operators as ops
 
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB, Transition, TransitionNotFound
 from smithers.clock import utc_now
 from tests.recorder import Recorder

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB
 from smithers.storage.lookup import Lookup
 

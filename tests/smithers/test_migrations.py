@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import CannotOpen, create_smithers_db
 from smithers.schema import SCHEMA_VERSION, STEPS
 from tests.smithers.schemas import fixtures

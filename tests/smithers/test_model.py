@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB, Transition, TransitionNotFound, create_smithers_db
 from smithers.codec import encode
 from tests.recorder import Recorder

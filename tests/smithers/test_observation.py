@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reactive_sqlite import create_effect, create_memo, create_root
+from reactive_sqlite import create_effect, create_memo, create_root, sqlite3
 from smithers import SmithersDB, create_smithers_db
 from smithers.storage.state import SetState
 from tests.recorder import Recorder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import (
     CannotOpen,
     ReadOnly,

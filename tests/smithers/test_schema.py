@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import sqlite_utils
 
+from reactive_sqlite import sqlite3
 from smithers.schema import (
     APPLICATION_ID,
     SCHEMA_VERSION,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from reactive_sqlite.errors import DatabaseClosed
 from smithers import ReadOnly, SmithersDB, StateEntry, create_smithers_db
 from smithers.errors import StateTypeError

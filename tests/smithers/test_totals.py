@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB, create_smithers_db
 
 SUMS = """

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from pathlib import Path
 from typing import Any
 
+from reactive_sqlite import sqlite3
 from smithers import Execution, SmithersDB, create_smithers_db
 from smithers.schema import TRACKED_TABLES
 from tests.recorder import Recorder

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from reactive_sqlite import sqlite3
 from smithers import (
     CannotLoad,
     DamagedDump,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from reactive_sqlite import DatabaseClosed
-from reactive_sqlite import sqlite3 as in_use
+from reactive_sqlite import DatabaseClosed, sqlite3
 from smithers import (
     ANY,
     InTransaction,
@@ -678,10 +676,10 @@ def test_a_trigger_that_makes_no_sense_is_refused_before_anything_is_written(
         ("", (), ValueError),
         (None, (), TypeError),
         ("DELETE FROM state", (), ValueError),
-        ("SELECT 1; SELECT 2", (), (in_use.Warning, in_use.ProgrammingError)),
-        ("SELECT nonsense FROM nowhere", (), in_use.OperationalError),
-        ("SELECT $1", (), in_use.ProgrammingError),
-        ("SELECT 1", (1,), in_use.ProgrammingError),
+        ("SELECT 1; SELECT 2", (), (sqlite3.Warning, sqlite3.ProgrammingError)),
+        ("SELECT nonsense FROM nowhere", (), sqlite3.OperationalError),
+        ("SELECT $1", (), sqlite3.ProgrammingError),
+        ("SELECT 1", (1,), sqlite3.ProgrammingError),
         ("SELECT 1", 7, TypeError),
     ],
 )

@@ -5,11 +5,11 @@ python -m tests.smithers.schemas
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 import tempfile
 from pathlib import Path
 
+from reactive_sqlite import sqlite3
 from smithers import SmithersDB, create_smithers_db
 from smithers.schema import SCHEMA_VERSION
 from tests.smithers.schemas import FOLDER
