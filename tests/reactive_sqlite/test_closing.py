@@ -24,6 +24,7 @@ from reactive_sqlite import (
     create_root,
     sqlite3,
 )
+from tests.forgotten import forgets
 from tests.reactive_sqlite.threads import beside, elsewhere
 from tests.recorder import Recorder
 
@@ -247,6 +248,7 @@ def test_closing_leaves_no_thread_behind(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+@forgets
 def test_a_database_that_was_forgotten_gives_back_its_thread_and_its_file(tmp_path: Path) -> None:
     script = (
         "import gc, os, sys, threading; from reactive_sqlite import Database\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from reactive_sqlite import (
     create_effect,
     create_memo,
     create_root,
+    sqlite3,
 )
 from smithers import (
     CannotOpen,
@@ -40,6 +40,7 @@ from smithers import (
 from smithers.memory.stores import FILE_NAME
 from smithers.schema.memories import CATEGORIES, PIECES, SCOPES, WORDS
 from smithers.workspace import WorkflowDatabase
+from tests.forgotten import forgets
 from tests.recorder import Recorder
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -605,6 +606,7 @@ def test_an_observed_search_has_the_order_of_a_search_whichever_file_came_first(
             assert keys(recorder.last) == keys(db.memories.search("word"))
 
 
+@forgets
 def test_a_handle_that_was_forgotten_is_collected_though_a_search_was_observed(
     tmp_path: Path, recorder: Recorder[list[Memory]]
 ) -> None:

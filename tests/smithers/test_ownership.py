@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reactive_sqlite import DatabaseClosed
+from reactive_sqlite import DatabaseClosed, sqlite3
 from smithers import (
     ExecutionBusy,
     InvalidStatus,
@@ -28,6 +27,7 @@ from smithers import (
 )
 from smithers.ownership import Fence, Ownership
 from smithers.process import since_boot
+from tests.forgotten import forgets
 from tests.recorder import Recorder
 from tests.smithers.remote import Remote, remote, until
 
@@ -292,6 +292,7 @@ def test_the_heart_stops_with_the_handle(path: Path) -> None:
     assert not heart.is_alive()
 
 
+@forgets
 def test_the_heart_stops_at_once_when_the_handle_is_collected(path: Path) -> None:
     before = hearts()
     db = create_smithers_db(path)

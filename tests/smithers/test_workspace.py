@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
@@ -11,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from reactive_sqlite import DatabaseClosed
+from reactive_sqlite import DatabaseClosed, sqlite3
 from smithers import ReadOnly, SmithersDB, create_smithers_db
 from smithers.clock import utc_now
 from smithers.schema import migrate
 from smithers.workspace import WorkflowDatabase, Workspace, workspace
+from tests.forgotten import forgets
 
 
 @pytest.fixture
@@ -155,6 +155,7 @@ def test_closing_inside_a_transaction_undoes_it_and_gives_the_leases_back(
     assert elsewhere.execution.resume(ended).status == "running"
 
 
+@forgets
 def test_a_handle_that_is_dropped_is_collected_though_it_ran_something(path: Path) -> None:
     db = create_smithers_db(path)
     db.execution.start("forgotten")
