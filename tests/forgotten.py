@@ -21,4 +21,5 @@ _unclosed = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning
 
 def forgets(test: T) -> T:
     """Mark a test in which a database is forgotten, not closed."""
-    return _hidden(_unclosed(test))
+    marked: T = _hidden(_unclosed(test))
+    return marked
