@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from reactive_sqlite.observation import NO_VALUES, ObservableQuery
 from reactive_sqlite.signals.owner import get_owner, on_cleanup
-from reactive_sqlite.signals.state import STATE
+from reactive_sqlite.signals.state import SCALARS, STATE
 
 T = TypeVar("T")
 
@@ -18,12 +18,13 @@ class Accessor(ObservableQuery[T]):
     It is followed until it is collected, its owner is disposed or the database closes.
     """
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_known")
 
     def __init__(self, query: ObservableQuery[T]) -> None:
         super().__init__(query._broker, query._source, query._projection)
         # A subscription keeps its query alive, so it is not this one that is subscribed to.
         self._kept = query
+        self._known: object = NO_VALUES  # what was found to be a value; none is that yet
         subscription = query.subscribe()
         weakref.finalize(self, subscription.dispose)
         if get_owner() is not None:
@@ -34,7 +35,11 @@ class Accessor(ObservableQuery[T]):
         if STATE.recorder is None and not STATE.others:
             # As the query itself does: its value is at hand, without a call in between.
             current: T = self._kept._value
+            if current is self._known:
+                return current
             if current.__class__ not in NO_VALUES:
+                if current.__class__ in SCALARS:  # nothing else is kept longer than it is needed
+                    self._known = current
                 return current
         return self._kept()
 
