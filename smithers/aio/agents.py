@@ -81,3 +81,7 @@ class AsyncAgents(AsyncFace[Agents]):
         self, execution_id: str | None = None
     ) -> AsyncObservableQuery[builtins.list[Agent]]:
         return AsyncObservableQuery(self._worker, lambda: self._sync.observe(execution_id))
+
+    @twin(Agents.observe_one)
+    def observe_one(self, id: str) -> AsyncObservableQuery[Agent | None]:
+        return AsyncObservableQuery(self._worker, lambda: self._sync.observe_one(id))

@@ -276,6 +276,13 @@ class Agents:
         """
         return self._rows.observe(_of(execution_id))
 
+    def observe_one(self, id: str) -> ObservableQuery[Agent | None]:
+        """Observe what `get` gives.
+
+        >>> db.agents.observe_one(id).subscribe(print)
+        """
+        return self._rows.observe_one(id)
+
     def _output(self, id: str) -> str:
         row = self._workspace.database.conn.execute(_OUTPUT, (id,)).fetchone()
         return "" if row is None or row[0] is None else row[0]

@@ -28,7 +28,7 @@ _KINDS = (
     ),
     (
         *("tool", "tool_calls", "name", "coalesce(summary, input)"),
-        *(("NULL", "NULL", "agent_id"), ("0", "0.0", "0")),
+        *(("NULL", "NULL", "agent_id"), ("0", "0.0", "coalesce(output_size, 0)")),
     ),
 )
 _OF_ONE = "execution_id = :id"
@@ -49,7 +49,8 @@ class Part:
 
     `name` is that of a phase, a step or a tool, and the model of an agent; `text` is the beginning
     of a prompt or of what a tool was called with. `parents` are the ids it stands below, the
-    nearest first. `count` is the iteration of a phase, the number of tool calls of an agent.
+    nearest first. `count` is the iteration of a phase, the number of tool calls of an agent, the
+    bytes of a tool call's output.
     """
 
     kind: PartKind
@@ -87,6 +88,13 @@ class Overview:
     ) -> ObservableQuery[list[Part]]:
         """Observe everything, and the tool calls that run."""
         rows = self._database.observe(_LIVE, _values(execution_id, limit))
+        return rows.decoded(lambda found: [_part(*row.values()) for row in found])
+
+    def observe_all(
+        self, execution_id: str, *, limit: int | None = None
+    ) -> ObservableQuery[list[Part]]:
+        """Observe everything, and all tool calls."""
+        rows = self._database.observe(_WHOLE, _values(execution_id, limit))
         return rows.decoded(lambda found: [_part(*row.values()) for row in found])
 
     def observe_running(self, *, limit: int | None = None) -> ObservableQuery[list[Part]]:
@@ -144,6 +152,7 @@ def _together(*selects: str) -> str:
 _RUNS = "AND status = 'running'"
 _ALL = _together(*_selects("", "phase", "step", "agent"))
 _RUNNING = _together(*_selects(_RUNS, "phase", "step", "agent", "tool"))
+_WHOLE = _together(*_selects("", "phase", "step", "agent", "tool"))
 _ALL_RUNNING = _together(*_selects(_RUNS, "phase", "step", "agent", "tool", of=_OF_RUNNING))
 _LIVE = _together(*_selects("", "phase", "step", "agent"), *_selects(_RUNS, "tool"))
 

@@ -255,6 +255,16 @@ class TriggerRows:
         values = {"name": name, "limit": -1 if limit is None else limit}
         return [_letter(*row) for row in self._database.conn.execute(_DEAD, values)]
 
+    def observe(self) -> ObservableQuery[builtins.list[Trigger]]:
+        """Observe all triggers by name."""
+        found = self._database.observe(_LISTED, (-1,))
+        return found.decoded(lambda rows: [self._trigger(tuple(row.values())) for row in rows])
+
+    def observe_dead(self, limit: int) -> ObservableQuery[builtins.list[DeadLetter]]:
+        """Observe dead letters of all triggers, oldest first."""
+        found = self._database.observe(_DEAD, {"name": None, "limit": limit})
+        return found.decoded(lambda rows: [_letter(*row.values()) for row in rows])
+
     def retry(self, name: str) -> int:
         """Requeue the dead letters of a trigger, and let what waits be tried at once."""
         check_text(name, "the name of a trigger")

@@ -5,26 +5,27 @@ from __future__ import annotations
 import mimetypes
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
-from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
-from smithers.web.hub import Hub, Stream
+from smithers.web.api import api_routes
+from smithers.web.hub import Hub
+from smithers.web.reader import Reader
+from smithers.web.wire import EventStream
 
 STATIC = Path(__file__).parent / "static"
 INDEX = "index.html"
-PING_SECONDS = 15
 MOST_TOPICS = 20
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 
 
-def web_app(hub: Hub) -> Starlette:
-    """Make the application, which opens the hub and closes it."""
+def web_app(hub: Hub, reader: Reader, path: Path, *, allow_write: bool) -> Starlette:
+    """Make the application, which opens the hub and closes it and the reader."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -33,36 +34,24 @@ def web_app(hub: Hub) -> Starlette:
             yield
         finally:
             await hub.close()
+            await reader.close()
 
     async def events(request: Request) -> Response:
         names = request.query_params.getlist("topic")
         if len(names) > MOST_TOPICS:
             return PlainTextResponse(f"At most {MOST_TOPICS} topics.\n", 400)
-        return Events(hub, hub.open_stream(names, request.headers.get("last-event-id")))
+        stream = hub.open_stream(names, request.headers.get("last-event-id"))
+        return EventStream(stream, partial(hub.leave, stream))
 
     return Starlette(
         routes=[
             Route("/events", events),
             Route("/", _static, methods=["GET"]),
             Route("/static/{name:path}", _static, methods=["GET"]),
+            *api_routes(path, reader, allow_write=allow_write),
         ],
         lifespan=lifespan,
     )
-
-
-class Events(EventSourceResponse):
-    """The events of one page, until it or the server goes."""
-
-    def __init__(self, hub: Hub, stream: Stream) -> None:
-        super().__init__(stream, ping=PING_SECONDS)
-        self._hub = hub
-        self._stream = stream
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._hub.leave(self._stream)
 
 
 async def _static(request: Request) -> Response:

@@ -8,11 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from reactivex.abc import DisposableBase
-from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from reactive_sqlite.asyncquery import AsyncObservableQuery
 from reactive_sqlite.observation import ObservableQuery
@@ -20,12 +18,10 @@ from reactive_sqlite.waiting import Mailbox
 from reactive_sqlite.worker import post
 from smithers.jsontext import json_text
 from smithers.web.items import difference, digest, listed
-from smithers.web.wire import event_text
+from smithers.web.wire import EventStream, event_text
 
 Query: TypeAlias = ObservableQuery[Any] | AsyncObservableQuery[Any]
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-
-PING_SECONDS = 15
 
 
 def sse(
@@ -61,7 +57,7 @@ def sse(
             diffs=diffs,
         )
         await reader.follow(found)
-        return Events(reader)
+        return EventStream(reader, reader.leave)
 
     return endpoint
 
@@ -148,7 +144,8 @@ class Reader:
     def _difference(self, value: Any) -> str:
         if not isinstance(value, list):
             raise TypeError("diffs are for queries whose value is a list")
-        texts = [json_text(row) for row in value]
+        rows: list[Any] = value
+        texts = [json_text(row) for row in rows]
         items = [(text, text) for text in texts]
         version = digest(listed(items))
         known, self._known = self._known, items
@@ -159,17 +156,3 @@ class Reader:
         if steps is None:
             return event_text("value", listed(items), version)
         return event_text("diff", steps, version)
-
-
-class Events(EventSourceResponse):
-    """The events of one page, until it goes or the database is closed."""
-
-    def __init__(self, reader: Reader) -> None:
-        super().__init__(reader, ping=PING_SECONDS)
-        self._reader = reader
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._reader.leave()

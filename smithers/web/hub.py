@@ -160,9 +160,16 @@ class Stream:
 class Hub:
     """Follows the database for all pages."""
 
-    def __init__(self, path: Path, hello: Callable[[], dict[str, object]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        hello: Callable[[], dict[str, object]],
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
         self._path = path
         self._hello = hello
+        self._tell_lost = lost
         self._worker = Worker("smithers-ui")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._channels: dict[str, Channel] = {}
@@ -197,6 +204,16 @@ class Hub:
         self._closed = True
         for stream in self._streams:
             stream.end()
+
+    @property
+    def followed(self) -> list[str]:
+        """The topics that somebody follows."""
+        return list(self._channels)
+
+    @property
+    def database(self) -> SmithersDB | None:
+        """The handle through which all is followed; None while there is no database."""
+        return self._db
 
     def open_stream(self, names: Sequence[str], last_id: str | None) -> Stream:
         """Begin to follow topics; give the stream back by `leave`."""
@@ -235,6 +252,7 @@ class Hub:
         if self._gone is None and not self._closed:
             self._gone = reason
             self._lost.set()
+            self._tell_lost()
             for stream in self._streams:
                 stream.notice(_gone(reason))
 
@@ -294,6 +312,7 @@ class Hub:
 
         def fail(error: Exception) -> None:
             if not self._is_lost(error):
+                channel.forget()
                 self._post(channel.fail, str(error))
 
         channel.forget()

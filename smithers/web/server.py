@@ -12,6 +12,7 @@ import uvicorn
 
 from smithers.web.app import web_app
 from smithers.web.hub import Hub
+from smithers.web.reader import Reader
 from smithers.web.security import Guard, new_token
 
 LOOPBACK = "127.0.0.1"
@@ -35,28 +36,31 @@ class LiveView(uvicorn.Server):
     Attributes:
         url: the address with the token in it, for the first visit.
         socket: what it listens on.
+        write_token: what a page sends with what it wants to be done.
     """
 
     def __init__(self, options: Options, *, ready: Callable[[str], None]) -> None:
         self.socket = listening(options.host, options.port)
         self._ready = ready
-        token, write_token = new_token(), new_token()
+        token, self.write_token = new_token(), new_token()
         port = self.socket.getsockname()[1]
         hosts = names_of(options.host, port)
+        reader = Reader(options.path)
         self.hub = Hub(
             options.path,
-            lambda: {
+            hello=lambda: {
                 "path": str(options.path),
                 "allow_write": options.allow_write,
-                "token": write_token if options.allow_write else None,
+                "token": self.write_token if options.allow_write else None,
             },
+            lost=reader.forget,
         )
         self.url = f"http://{hosts[0]}/?token={token}"
         app = Guard(
-            web_app(self.hub),
+            web_app(self.hub, reader, options.path, allow_write=options.allow_write),
             hosts=hosts,
             token=token,
-            write_token=write_token,
+            write_token=self.write_token,
             # Cookies know no ports: two views on one host would take each other's away.
             cookie=f"smithers_ui_{port}",
         )

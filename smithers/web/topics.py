@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from reactivex.abc import DisposableBase
+from reactivex.disposable import Disposable
 
+from reactive_sqlite.changes import ChangeSet
+from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.worker import Worker
 from smithers.db import SmithersDB
 from smithers.jsontext import json_text
-from smithers.records import Execution
+from smithers.records import Approval, DeadLetter, Execution, Trigger
 from smithers.storage.overview import Overview, Part
-from smithers.web.items import Item, raw, record_fields, record_item
+from smithers.storage.questions import ask
+from smithers.web.items import Item, item, raw, record_fields, record_item
 
+MOST_EXECUTIONS = 100
+MOST_PARTS = 5_000
+MOST_ROWS = 200
+MOST_MEMORIES = 100
+MOST_ANSWERED = 100
 # A value above this many characters is shown by its beginning, and whole when it is asked for.
 LONG_VALUE = 20_000
+_OF_TRANSITIONS = 'id, seq, key, "trigger", timestamp, execution_id, agent_id, deleted, "commit"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +76,8 @@ def topic(db: SmithersDB, name: str) -> Topic:
 class Listing:
     """A topic that is one observed query."""
 
-    def __init__(
-        self, db: SmithersDB, query: ObservableQuery[Any], items: Callable[[Any], list[Item]]
-    ) -> None:
-        self._query = numbered(db, query, items)
+    def __init__(self, query: ObservableQuery[tuple[int, list[Item]]]) -> None:
+        self._query = query
 
     def follow(self, tell: Tell, fail: Fail) -> DisposableBase:
         return self._query.subscribe(lambda found: tell(Seen(*found)), fail)
@@ -76,21 +87,28 @@ class Listing:
 
 
 class Executions:
-    """All executions, each with what runs below it.
+    """Executions, each with what runs below it.
 
     Whether the owner of one lives is looked at again and again: a process that dies commits
     nothing.
     """
 
-    def __init__(self, db: SmithersDB, limit: int) -> None:
+    def __init__(
+        self,
+        db: SmithersDB,
+        query: ObservableQuery[list[Execution]],
+        *,
+        without: Sequence[str] = (),
+    ) -> None:
         self._db = db
         self._lock = threading.Lock()
         self._seq = 0
         self._executions: list[Execution] = []
         self._running: list[Part] = []
+        self._without = without
         self._tell: Tell | None = None
         self._query = db.database.observe_many(
-            numbered(db, db.executions.observe(limit=limit), list),
+            numbered(db, query, list),
             numbered(db, Overview(db.database).observe_running(), list),
         )
 
@@ -122,11 +140,81 @@ class Executions:
         for part in self._running:
             below.setdefault(part.execution_id, []).append(record_fields(part))
         items = [
-            record_item(one, without=("result",), running=below.get(one.id, []))
+            record_item(one, without=self._without, running=below.get(one.id, []))
             for one in self._executions
         ]
         if self._tell is not None:
             self._tell(Seen(self._seq, items))
+
+
+class Question:
+    """The answer to somebody's SQL, asked again when a commit touches what it was read from.
+
+    It is asked elsewhere than the other topics, since it may be slow.
+    """
+
+    def __init__(self, db: SmithersDB, path: Path, sql: str) -> None:
+        self._db = db
+        self._path = path
+        self._sql = sql
+        self._worker = Worker("smithers-ui-sql")
+        self._tables: frozenset[str] | None = None  # unknown
+        self._lock = threading.Lock()
+        self._asked = False
+        self._tracked = frozenset(db.database.tracked())
+
+    def follow(self, tell: Tell, fail: Fail) -> DisposableBase:
+        def again(changes: ChangeSet) -> None:
+            if self._is_touched(changes):
+                self._ask(tell, fail)
+
+        commits = self._db.database.changes().subscribe(again, fail)
+        self._ask(tell, fail)
+
+        def dispose() -> None:
+            commits.dispose()
+            self._worker.close()
+
+        return Disposable(dispose)
+
+    def look(self) -> None:
+        """Nothing changes without a commit."""
+
+    def _is_touched(self, changes: ChangeSet) -> bool:
+        known = self._tables
+        if known is None or changes.tables is not None:
+            return known is None or changes.touches(known)
+        if changes.rows is None or not known <= self._tracked:
+            return True
+        return any(row.table in known for row in changes.rows)
+
+    def _ask(self, tell: Tell, fail: Fail) -> None:
+        with self._lock:
+            if self._asked:
+                return  # what is asked then will see this commit
+            self._asked = True
+        with contextlib.suppress(DatabaseClosed):
+            self._worker.submit(lambda: self._answer(tell, fail))
+
+    def _answer(self, tell: Tell, fail: Fail) -> None:
+        with self._lock:
+            self._asked = False
+        try:
+            answer = ask(self._path, self._sql)
+            shown = item(
+                "answer",
+                id="answer",
+                columns=answer.columns,
+                rows=answer.rows,
+                truncated=answer.truncated,
+            )
+        except Exception as error:
+            # Whatever it is, it is the answer to what somebody has typed.
+            self._tables = None
+            fail(error)
+            return
+        self._tables = answer.tables
+        tell(Seen(0, [shown]))
 
 
 def numbered(
@@ -138,12 +226,107 @@ def numbered(
 
 
 def _overview(db: SmithersDB, _: str) -> Topic:
-    return Executions(db, limit=100)
+    query = db.executions.observe(limit=MOST_EXECUTIONS)
+    return Executions(db, query, without=("result",))
+
+
+def _execution(db: SmithersDB, id: str) -> Topic:
+    found = db.executions.observe(id).decoded(lambda one: [] if one is None else [one])
+    return Executions(db, found)
+
+
+def _parts(db: SmithersDB, id: str) -> Topic:
+    parts = Overview(db.database).observe_all(id, limit=MOST_PARTS)
+    return Listing(numbered(db, parts, _records))
+
+
+def _agent(db: SmithersDB, id: str) -> Topic:
+    return Listing(numbered(db, db.agents.observe_one(id), _one))
 
 
 def _state(db: SmithersDB, _: str) -> Topic:
     rows = db.database.table("state").observe(order_by="key", select="key, value, updated_at")
-    return Listing(db, rows, _state_items)
+    return Listing(numbered(db, rows, _state_items))
+
+
+def _transitions(db: SmithersDB, _: str) -> Topic:
+    rows = db.database.table("transitions").observe(
+        order_by="seq DESC", limit=MOST_ROWS, select=_OF_TRANSITIONS
+    )
+    return Listing(numbered(db, rows, lambda found: [item(row["id"], **row) for row in found]))
+
+
+def _memories(db: SmithersDB, query: str) -> Topic:
+    found = (
+        db.memories.observe_search(query, limit=MOST_MEMORIES)
+        if query.strip()
+        else db.memories.observe(limit=MOST_MEMORIES)
+    )
+    # They may come of several files, none of whose numbers says anything of the others.
+    return Listing(found.decoded(lambda memories: (0, _records(memories))))
+
+
+def _commits(db: SmithersDB, _: str) -> Topic:
+    return Listing(numbered(db, db.vcs.observe_commits(), _newest))
+
+
+def _snapshots(db: SmithersDB, _: str) -> Topic:
+    return Listing(numbered(db, db.vcs.observe_snapshots(), _newest))
+
+
+def _reviews(db: SmithersDB, _: str) -> Topic:
+    return Listing(numbered(db, db.vcs.observe_reviews(), _newest))
+
+
+def _triggers(db: SmithersDB, _: str) -> Topic:
+    return Listing(numbered(db, db.triggers.registry.rows.observe(), _named))
+
+
+def _dead(db: SmithersDB, _: str) -> Topic:
+    letters = db.triggers.registry.rows.observe_dead(MOST_ROWS)
+    return Listing(numbered(db, letters, _letters))
+
+
+def _approvals(db: SmithersDB, _: str) -> Topic:
+    return Listing(numbered(db, db.approvals.observe(), _gates))
+
+
+def _sql(db: SmithersDB, sql: str) -> Topic:
+    assert db.path is not None
+    return Question(db, db.path, sql)
+
+
+def _one(record: Any) -> list[Item]:
+    return [] if record is None else [record_item(record)]
+
+
+def _records(records: Sequence[Any]) -> list[Item]:
+    return [record_item(record) for record in records]
+
+
+def _newest(records: Sequence[Any]) -> list[Item]:
+    return _records(records[:MOST_ROWS])
+
+
+def _named(triggers: Sequence[Trigger]) -> list[Item]:
+    return [item(one.name, id=one.name, **record_fields(one)) for one in triggers]
+
+
+def _letters(letters: Sequence[DeadLetter]) -> list[Item]:
+    return [
+        item(
+            str(one.id),
+            **record_fields(one, without=("transition",)),
+            transition=None if one.transition is None else record_fields(one.transition),
+        )
+        for one in letters
+    ]
+
+
+def _gates(gates: Sequence[Approval]) -> list[Item]:
+    waiting = [gate for gate in gates if gate.status == "pending"]
+    answered = [gate for gate in gates if gate.status != "pending"]
+    return _records([*waiting, *reversed(answered[-MOST_ANSWERED:])])
 
 
 def _state_items(rows: Sequence[dict[str, Any]]) -> list[Item]:
@@ -167,5 +350,17 @@ def state_item(key: str, text: str, updated_at: str) -> Item:
 
 TOPICS: dict[str, Callable[[SmithersDB, str], Topic]] = {
     "overview": _overview,
+    "execution": _execution,
+    "parts": _parts,
+    "agent": _agent,
     "state": _state,
+    "transitions": _transitions,
+    "memories": _memories,
+    "commits": _commits,
+    "snapshots": _snapshots,
+    "reviews": _reviews,
+    "triggers": _triggers,
+    "dead": _dead,
+    "approvals": _approvals,
+    "sql": _sql,
 }

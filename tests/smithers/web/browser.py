@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,9 @@ class Events:
                 items: list[Any] = event.data["value"]
                 return items
 
-    async def until(self, wanted: Any, items: list[Any], topic: str | None = None) -> list[Any]:
+    async def until(
+        self, wanted: Callable[[list[Any]], object], items: list[Any], topic: str | None = None
+    ) -> list[Any]:
         """Take what is told until `wanted(items)`, and return the items."""
         while not wanted(items):
             event = await self.next("value", "diff")
@@ -102,7 +104,7 @@ class Browser:
 @asynccontextmanager
 async def serving(
     path: Path, *, allow_write: bool = False, port: int = 0
-) -> AsyncIterator[LiveView]:
+) -> AsyncGenerator[LiveView]:
     """Serve a database on a real port of this machine."""
     ready = asyncio.Event()
     options = Options(path=path / "db.sqlite", port=port, allow_write=allow_write)
@@ -121,7 +123,7 @@ async def serving(
 
 
 @asynccontextmanager
-async def browsing(view: LiveView) -> AsyncIterator[Browser]:
+async def browsing(view: LiveView) -> AsyncGenerator[Browser]:
     """Visit it with a browser."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(timeout=20, limits=limits) as client:
