@@ -24,6 +24,7 @@ class Frame:
         phase_id: the phase it stands below.
         step_id: the step it stands below.
         ended: whether it has ended, in whichever task or thread.
+        ended_in: the number of the transaction in which it has, 0 outside of any.
     """
 
     context: Context
@@ -33,6 +34,7 @@ class Frame:
     phase_id: str | None = None
     step_id: str | None = None
     ended: bool = False
+    ended_in: int = 0
 
     def enter(self) -> str:
         """Let it run in this context, around what is started next; return its id."""
@@ -48,14 +50,15 @@ class Context:
 
     Args:
         only_execution: tells the execution of this handle when there is one alone.
-        undoable: tells whether what happens now may still be rolled back.
+        undoable: tells the number of this thread's transaction, by which what happens now may
+            still be rolled back; 0 outside of any.
 
     Attributes:
         used: whether anything has ever been entered; without that, nothing runs anywhere.
     """
 
     def __init__(
-        self, only_execution: Callable[[], str | None], undoable: Callable[[], bool]
+        self, only_execution: Callable[[], str | None], undoable: Callable[[], int]
     ) -> None:
         self._only_execution = only_execution
         self._undoable = undoable
@@ -75,7 +78,11 @@ class Context:
         running = _running.get(_NOTHING)
         # What has ended is let go of here, or a long loop would pile it up; unless its end may
         # still be rolled back.
-        outer = running.get(self) if self._undoable() else self._entry()
+        outer, transaction = running.get(self), self._undoable()
+        while outer is not None and outer.frame.ended:
+            if transaction and outer.frame.ended_in == transaction:
+                break
+            outer = outer.outer
         others = {one: entry for one, entry in running.items() if not one._closed}
         _running.set({**others, self: _Entry(frame, outer)})
         self.used = True
@@ -158,9 +165,10 @@ class Context:
             return list(self._open.values())
 
     def _end(self, frames: list[Frame]) -> list[Frame]:
+        transaction = self._undoable()
         with self._lock:
             for frame in frames:
-                frame.ended = True
+                frame.ended, frame.ended_in = True, transaction
                 self._open.pop(frame.id, None)
         return frames
 

@@ -32,6 +32,7 @@ class WorkflowDatabase(Database):
     numbering = False
     before_commit: Callable[[], None] | None = None
     _commit: int | None = None
+    _number = 0  # of the outermost transaction begun last
     # For each transaction and savepoint under way, what is to be done should it be rolled back.
     _undo: tuple[list[Callable[[], object]], ...] = ()
 
@@ -56,6 +57,7 @@ class WorkflowDatabase(Database):
         try:
             with super().transaction():
                 outer, self._undo = self._undo, (*self._undo, undone)
+                self._number += not outer
                 try:
                     with self._numbered():
                         yield self
@@ -79,9 +81,12 @@ class WorkflowDatabase(Database):
             self._undo[-1].append(undo)
 
     @property
-    def undoable(self) -> bool:
-        """Whether what this thread does now may still be rolled back."""
-        return bool(self._undo) and self.conn.owned_here()
+    def undoable(self) -> int:
+        """The number of the transaction by which what this thread does now may be rolled back.
+
+        0 outside of any; each outermost one has a number of its own.
+        """
+        return self._number if self._undo and self.conn.owned_here() else 0
 
     def roll_back(self) -> None:
         """Undo this thread's transaction now, if one is open; its block cannot end well then."""
@@ -183,9 +188,9 @@ def workspace(database: WorkflowDatabase, clock: Clock, *, read_only: bool) -> W
         found = owning()
         return None if found is None else found.only()
 
-    def undoable() -> bool:
+    def undoable() -> int:
         found = known()
-        return found is not None and found.undoable
+        return 0 if found is None else found.undoable
 
     def settle() -> None:
         found = owning()

@@ -244,8 +244,24 @@ def test_a_closed_handle_is_forgotten(tmp_path: Path) -> None:
         assert known() is None
 
 
+def test_what_ended_in_earlier_transactions_is_let_go_of_in_a_transaction(db: SmithersDB) -> None:
+    def frames() -> int:
+        gc.collect()
+        return sum(isinstance(known, Frame) for known in gc.get_objects())
+
+    before = frames()
+    for number in range(20):
+        with contextlib.suppress(KeyError), db.transaction():
+            db.execution.complete(db.execution.start("committed"))
+            id = db.execution.start("undone, or ended")
+            if number % 2:
+                raise KeyError
+            db.execution.complete(id)
+    assert frames() - before <= 2, "those of the last transaction are not needed any more"
+
+
 def test_what_has_ended_is_let_go_of() -> None:
-    context = Context(lambda: None, lambda: False)
+    context = Context(lambda: None, lambda: 0)
     frames = [context.add(Frame(context, "agent", str(n), None)) for n in range(100)]
     known = [weakref.ref(frame) for frame in frames]
 
