@@ -11,8 +11,13 @@ _LEADING = re.compile(r"(?:[ \t\n\f\r;\ufeff]+|--[^\n]*|/\*.*?(?:\*/|\Z))*", re.
 _WORD = re.compile(r"[A-Za-z_]*")
 
 
+# A letter, digit, _ or $, or anything beyond ASCII; without the digits and $. Said by what it is
+# not, which takes a hundredth of the time to compile.
+_IN_NAME = r"[^\x00-#%-/:-@\[-^`{-\x7f]"
+_BEGINS_NAME = r"[^\x00-@\[-^`{-\x7f]"
+
 # SQLite reads these on as part of the number, the parameter or the blob, or as an error.
-GLUED = re.compile(r"[A-Za-z0-9_$\x80-\U0010ffff]")
+GLUED = re.compile(_IN_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +75,14 @@ def _token() -> re.Pattern[str]:
     # A word holds any character beyond ASCII, as in SQLite: also those that other parsers call
     # spaces.
     return re.compile(
-        r"""
+        rf"""
           (?P<space>[ \t\n\f\r]+ | --[^\n]* | /\*(?:.*?\*/|.*))
         | (?P<blob>[xX]'[^']*')
         | (?P<string>'(?:[^']|'')*')
         | (?P<name>"(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\])
         | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
-        | (?P<variable>\?[0-9]* | [:@$][A-Za-z0-9_$\x80-\U0010ffff]+)
-        | (?P<word>[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*)
+        | (?P<variable>\?[0-9]* | [:@$]{_IN_NAME}+)
+        | (?P<word>{_BEGINS_NAME}{_IN_NAME}*)
         | (?P<operator>->>|->|\|\||<=|<>|<<|>=|>>|==|!=|[(),.;+\-*/%=<>&|~])
         """,
         re.VERBOSE | re.DOTALL,
