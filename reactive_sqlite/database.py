@@ -8,8 +8,9 @@ import secrets
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import sqlite_utils
 from reactivex import Observable
@@ -18,11 +19,9 @@ from reactive_sqlite.broker import Broker
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.changes import ChangeSet
 from reactive_sqlite.connection import Connection
-from reactive_sqlite.consumers import Consumers, FeedStatus
 from reactive_sqlite.delivery import Home, default_report
 from reactive_sqlite.dialect import MINIMUM_SQLITE, locked_elsewhere, noted, sqlite3
 from reactive_sqlite.errors import DatabaseReplaced, NotTracked
-from reactive_sqlite.feed import Feed, check_batch_size
 from reactive_sqlite.forks import NO_COPY
 from reactive_sqlite.many import changes, observe_many
 from reactive_sqlite.observation import ObservableQuery
@@ -33,6 +32,10 @@ from reactive_sqlite.statement import PRAGMA, read_actions
 from reactive_sqlite.tables import Table, View
 from reactive_sqlite.tokens import first_keyword
 from reactive_sqlite.watcher import Watcher
+
+if TYPE_CHECKING:  # few read the change log, so what reads it is imported when they do
+    from reactive_sqlite.consumers import Consumers, FeedStatus
+    from reactive_sqlite.feed import Feed
 
 ErrorHandler = Callable[[BaseException], None]
 
@@ -98,7 +101,6 @@ class Database(sqlite_utils.Database):
             if not read_only:
                 _mend(connection)
             self.broker = Broker(connection, self._report, home)
-            self._consumers = Consumers(self.broker.log, connection, self.broker.catalog)
         except BaseException:
             connection.close()
             raise
@@ -230,6 +232,8 @@ class Database(sqlite_utils.Database):
             ...     print(change.op, change.key)
             ...     feed.ack(change)
         """
+        from reactive_sqlite.feed import Feed, check_batch_size
+
         self._check_open()
         if type(consumer) is not str or not consumer.isprintable() or not consumer:
             raise ValueError(f"the name of a consumer is a printable text, not {consumer!r}")
@@ -273,6 +277,12 @@ class Database(sqlite_utils.Database):
             raise TypeError(f"older_than is a datetime or a timedelta, not {older_than!r}")
         with self.transaction():
             return self._consumers.trim(older_than)
+
+    @cached_property
+    def _consumers(self) -> Consumers:
+        from reactive_sqlite.consumers import Consumers
+
+        return Consumers(self.broker.log, self.conn, self.broker.catalog)
 
     # -- transactions --------------------------------------------------------------------------
 

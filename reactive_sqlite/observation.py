@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
 from reactivex import Observable, abc
 
 from reactive_sqlite.broker import Broker, Bundle, Publication
-from reactive_sqlite.diff import Diff, Key
-from reactive_sqlite.differences import by_columns, differences
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.errors import ReactiveError
 from reactive_sqlite.projection import Decoded, Projection
@@ -24,6 +22,9 @@ from reactive_sqlite.signals.state import STATE
 from reactive_sqlite.source import Fetched, Source
 from reactive_sqlite.subscription import Subscription
 from reactive_sqlite.waiting import first, newest, wait_for
+
+if TYPE_CHECKING:  # few ask for differences, so what makes them is imported when they do
+    from reactive_sqlite.diff import Diff, Key
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -233,6 +234,8 @@ class ObservableQuery(Observable[T]):
             ...     shown[:] = diff.apply(shown)
             >>> db["todos"].observe().diffs().subscribe(follow)
         """
+        from reactive_sqlite.differences import differences
+
         return differences(self, self._row_key)
 
     # -- waiting ---------------------------------------------------------------------------------
@@ -467,6 +470,8 @@ class ObservableQuery(Observable[T]):
         return cast(T, value)
 
     def _row_key(self, rows: Sequence[Any]) -> Key | None:
+        from reactive_sqlite.differences import by_columns
+
         columns = self._broker.key_columns(self._source)
         if not columns or not all(kind_of(row) is dict and row.keys() >= columns for row in rows):
             return None
