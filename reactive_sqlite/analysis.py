@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reactive_sqlite.catalog import Catalog, Table
@@ -22,6 +23,7 @@ from reactive_sqlite.statement import (
 )
 from reactive_sqlite.tokens import first_keyword
 
+_BY_NAME = re.compile(r"\b(natural|using)\b", re.IGNORECASE)
 _QUERY_WORDS = frozenset({"SELECT", "VALUES", "WITH"})
 # Forbidden while anything else is compiled, since some statements (PRAGMA, ATTACH) act as they are.
 _NOT_QUERY = frozenset(range(1, 34)) - QUERY - {DELETE, INSERT, UPDATE}
@@ -52,10 +54,16 @@ class Analysis:
                 continue  # every schema change runs every query again
             for table in _meant(catalog, schema, name):
                 self._read(catalog, table, column, found)
-        for id, columns in _index_columns(connection, program).items():
+        opened = _opened(connection, program)
+        for id, columns in _index_columns(connection, opened).items():
             # Rows come in an index's order, also by columns that the query does not name.
             if id in found:
                 found[id] |= columns
+        if self._joins_by_name(catalog, sql, statement.reads):
+            # The columns compared are not reported; nor is a table of which no other is read.
+            self.everything |= any(row[1] == "VOpen" for row in program)
+            for id in _tables(connection, opened) & catalog.tables.keys():
+                found.setdefault(id, set()).update(catalog.tables[id].columns)
         self.tables = {id: frozenset(columns - {""}) for id, columns in found.items()}
         if free and len(self.tables) == 1 and not self.everything:
             self.shape = _single(catalog, next(iter(self.tables)), prove(sql))
@@ -69,6 +77,18 @@ class Analysis:
             table = catalog.tables[next(iter(self.tables))]
             pins = proven_pins(table, _bound(self.shape, parameters))
         return Region(self.tables, pins)
+
+    def _joins_by_name(
+        self, catalog: Catalog, sql: str, reads: Iterable[tuple[str | None, str, str]]
+    ) -> bool:
+        """Whether the query, or a view that it reads, may hold a join that is NATURAL or USING."""
+        views = {
+            table.sql
+            for schema, name, _ in reads
+            for table in _meant(catalog, schema, name)
+            if table.kind == "view"
+        }
+        return any(_BY_NAME.search(text) for text in (sql, *views))
 
     def _read(
         self, catalog: Catalog, table: Table, column: str, found: dict[TableName, set[str]]
@@ -176,7 +196,7 @@ def _parameter(operand: Parameter, parameters: Any) -> Any:
 
 
 def _compares_plainly(table: Table, column: str, value: Any) -> bool:
-    affinity = _affinity(table.columns[column].declared_type, strict="STRICT" in table.sql.upper())
+    affinity = _affinity(table.columns[column].declared_type)
     kind = kind_of(value)
     if kind is bool:
         kind = int
@@ -189,8 +209,11 @@ def _compares_plainly(table: Table, column: str, value: Any) -> bool:
     return kind in (int, float, str, bytes)
 
 
-def _affinity(declared: str, *, strict: bool) -> str:
-    """The affinity of a declared type, by the five rules of SQLite's documentation."""
+def _affinity(declared: str) -> str:
+    """The affinity of a declared type, by the five rules of SQLite's documentation.
+
+    ANY is that of a BLOB in a STRICT table; taken for NUMERIC like elsewhere, only numbers pin it.
+    """
     kind = declared.upper()
     if "INT" in kind:
         return "INTEGER"
@@ -200,24 +223,33 @@ def _affinity(declared: str, *, strict: bool) -> str:
         return "BLOB"
     if any(part in kind for part in ("REAL", "FLOA", "DOUB")):
         return "REAL"
-    if kind == "ANY":
-        # BLOB in a STRICT table, NUMERIC elsewhere; a pin holds under either only for numbers.
-        return "NUMERIC"
     return "NUMERIC"
 
 
-def _index_columns(
-    connection: Connection, program: Sequence[tuple[Any, ...]]
-) -> dict[TableName, set[str]]:
-    opened = {(row[3], row[4]) for row in program if row[1] in ("OpenRead", "ReopenIdx")}
-    found: dict[TableName, set[str]] = {}
+def _opened(connection: Connection, program: Sequence[tuple[Any, ...]]) -> set[tuple[str, int]]:
+    """The tables and indexes that a program reads: by the schema and the page where each begins."""
+    opened = {(row[4], row[3]) for row in program if row[1] in ("OpenRead", "ReopenIdx")}
     if not opened:
-        return found
+        return set()
     schemas = {number: name for number, name, _ in connection.raw("PRAGMA database_list")}
-    for root, number in opened:
-        schema = schemas.get(number)
-        if schema is None:
-            continue
+    return {(schemas[number], root) for number, root in opened if number in schemas}
+
+
+def _tables(connection: Connection, opened: Iterable[tuple[str, int]]) -> set[TableName]:
+    return {
+        (schema.lower(), table.lower())
+        for schema, root in opened
+        for (table,) in connection.raw(
+            f"SELECT tbl_name FROM {_master(schema)} WHERE rootpage = ?", (root,)
+        )
+    }
+
+
+def _index_columns(
+    connection: Connection, opened: Iterable[tuple[str, int]]
+) -> dict[TableName, set[str]]:
+    found: dict[TableName, set[str]] = {}
+    for schema, root in opened:
         for index, table in connection.raw(
             f"SELECT name, tbl_name FROM {_master(schema)} WHERE rootpage = ? AND type = 'index'",
             (root,),

@@ -112,6 +112,37 @@ def test_full_text_reads_the_tables_behind_it(db: Database) -> None:
     assert " t(" in external, "the content table is read as well"
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k FROM plain JOIN w USING (v)",
+        "SELECT v FROM plain JOIN w USING (v)",
+        "SELECT v FROM plain NATURAL JOIN w",
+        "SELECT count(*) FROM plain JOIN w USING (v)",
+        "SELECT v FROM joined",
+        "SELECT 1 FROM plain WHERE EXISTS (SELECT * FROM joined)",
+        "WITH q AS (SELECT v FROM plain NATURAL JOIN w) SELECT count(*) FROM q",
+    ],
+)
+def test_what_a_join_compares_by_name_is_read(db: Database, sql: str) -> None:
+    db.conn.executescript(
+        "CREATE VIEW inner_joined AS SELECT v FROM plain NATURAL JOIN w;"
+        "CREATE VIEW joined AS SELECT v FROM inner_joined; INSERT INTO plain VALUES (7)"
+    )
+    seen: Recorder[Any] = Recorder()
+    db.observe(sql).subscribe(seen.on_next)
+    before = seen.last
+    db.execute("UPDATE w SET v = 7 WHERE k = 'k'")
+    assert seen.last != before, "the compiler does not report the columns that USING compares"
+    db.execute("DELETE FROM plain")
+    assert seen.last == before
+
+
+def test_a_virtual_table_joined_by_name_is_run_after_every_write(db: Database) -> None:
+    db.execute("CREATE TABLE texts(body)")
+    assert region(db, "SELECT texts.rowid FROM texts NATURAL JOIN ft") == "*"
+
+
 def test_the_schema_is_read_again_whenever_it_changes(db: Database) -> None:
     assert region(db, "SELECT a FROM vv") == "t(a,id), u(t,x)"
     db.conn.executescript("DROP VIEW v; CREATE VIEW v AS SELECT v AS a FROM plain")
@@ -135,6 +166,12 @@ def test_the_schema_is_read_again_whenever_it_changes(db: Database) -> None:
         ("SELECT a FROM t WHERE r = 1", (), "t(a,r)[r=1]"),
         ("SELECT a FROM t AS q WHERE q.id = 1", (), "t(a,id)[id=1]"),
         ("SELECT a FROM t WHERE rowid = 1", (), "t(a,id)[id=1]"),
+        ("SELECT a FROM t WHERE _rowid_ = 1", (), "t(a,id)[id=1]"),
+        ("SELECT a FROM t WHERE oid = 1", (), "t(a,id)[id=1]"),
+        ("SELECT a FROM t WHERE oid = 1 AND id = 2", (), "t(a,id)[id=1]"),
+        ("SELECT a FROM t WHERE b = 'x' AND a = 'one'", (), "t(a,b)[a='one']"),
+        ("SELECT v FROM plain WHERE rowid = 1 AND v = 'x'", (), "plain(rowid,v)[v='x']"),
+        ("SELECT v FROM pair WHERE ROWID = 1 AND a = 'p'", (), "pair(a,rowid,v)[a='p']"),
         ("SELECT v FROM w WHERE k = 'k'", (), "w(k,v)[k='k']"),
         ("SELECT v FROM pair WHERE a = 'p' AND b = 1", (), "pair(a,b,v)[a='p'][b=1]"),
         ("SELECT v FROM plain WHERE v = 'x'", (), "plain(v)[v='x']"),
@@ -189,6 +226,58 @@ def test_equality_on_columns_of_one_table_is_a_pin(
 )  # fmt: skip
 def test_what_is_not_proved_is_no_pin(db: Database, sql: str, params: Any) -> None:
     assert "[" not in region(db, sql, params)
+
+
+@pytest.mark.parametrize(
+    ("declared", "pinning"),
+    [
+        *((declared, (1, 1.5)) for declared in ("INT", "bigint", "CHARINT", "FLOATING POINT")),
+        *((declared, (1, 1.5)) for declared in ("REAL", "float", "DOUBLE", "DECIMAL(9)", "ANY")),
+        *((declared, ("x",)) for declared in ("VARCHAR(9)", "clob", "TEXT", "REALTEXT")),
+        *((declared, (1, 1.5, "x", b"x")) for declared in ("", "BLOB", "blobreal")),
+    ],
+)
+def test_a_value_pins_a_column_that_compares_it_as_it_is(
+    db: Database, declared: str, pinning: tuple[Any, ...]
+) -> None:
+    db.execute(f"CREATE TABLE typed(c {declared})")
+    sql = "SELECT c FROM typed WHERE c = ?"
+    values = (1, 1.5, "x", b"x", float("nan"))
+    pinned = [value for value in values if "[" in region(db, sql, (value,))]
+    assert pinned == list(pinning), "the affinity of the column changes the others first"
+
+
+def test_a_pin_is_of_the_table_that_is_meant(db: Database) -> None:
+    db.conn.executescript("CREATE TABLE one(a); CREATE TEMP TABLE one(a)")
+    assert region(db, "SELECT a FROM main.one WHERE a = 1") == "one(a)[a=1]"
+    assert region(db, "SELECT a FROM one WHERE a = 1") == "temp.one(a)[a=1]"
+
+
+def test_the_columns_of_a_temporary_index_are_read_as_well(db: Database) -> None:
+    db.conn.executescript("CREATE TEMP TABLE ti(a, b, c); CREATE INDEX temp.by_ab ON ti(a, b)")
+    assert region(db, "SELECT a FROM ti INDEXED BY by_ab WHERE a > 1") == "temp.ti(a,b)"
+
+
+def test_what_is_known_of_a_query_is_kept_until_the_schema_moves(db: Database) -> None:
+    regions = db.broker.regions
+    source = db.broker.source("SELECT a FROM t WHERE id = ?", (1,))
+    other = db.broker.source("SELECT a FROM t WHERE id = ?", (2,))
+    known = regions.analyse(source)
+    assert regions.known(other) is known is regions.analyse(other), "it is of the text"
+    db.execute("CREATE TABLE more(v)")
+    db.broker.region(source)
+    assert regions.analyse(source) is not known
+
+
+def test_the_key_of_a_region_is_that_of_its_only_table(db: Database) -> None:
+    key_columns = db.broker.regions.key_columns
+    assert key_columns(None) == set()
+    for sql, key in {
+        "SELECT v FROM pair": {"a", "b"},
+        "SELECT v FROM plain": set[str](),
+        "SELECT v FROM pair, w USING (v)": set[str](),
+    }.items():
+        assert key_columns(db.broker.region(db.broker.source(sql, ()))) == key, sql
 
 
 def test_a_dict_and_a_key_pin_their_columns(db: Database) -> None:
