@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import runpy
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from smithers import create_smithers_db
@@ -14,6 +20,17 @@ from tests.scripted import Scripted, Step
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# Runs a notebook and prints what it shows in the end.
+NOTEBOOK = """
+import sys, nbformat
+from nbclient import NotebookClient
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=40, kernel_name="python3").execute()
+for cell in notebook.cells:
+    for output in cell.get("outputs", []):
+        print(output.get("text", "").strip() or "shown: " + output["data"]["text/plain"])
+"""
 
 
 def run(name: str, *args: str) -> list[str]:
@@ -169,7 +186,73 @@ def test_a_row_of_another_program_starts_an_agent(tmp_path: Path, claude: Script
         assert (trigger.state, trigger.dead, trigger.owner) == ("idle", 0, None)
 
 
+def test_a_page_of_ones_own_follows_what_another_process_commits(tmp_path: Path) -> None:
+    example = str(ROOT / "examples" / "fastapi_live.py")
+    process = subprocess.Popen(
+        [sys.executable, example, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[0]
+        assert "EventSource" in httpx.get(address).text
+        with httpx.stream("GET", address + "state", timeout=20) as answer:
+            values = (
+                json.loads(line.removeprefix("data: "))
+                for line in answer.iter_lines()
+                if line.startswith("data: ")
+            )
+            assert next(values) == []
+            with create_smithers_db(tmp_path) as db:
+                db.state.set("phase", "review")
+            assert [(row["key"], row["value"]) for row in next(values)] == [("phase", '"review"')]
+            # The stream is open still, and does not hold up the end.
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def test_a_table_in_the_terminal_follows_what_another_handle_commits(tmp_path: Path) -> None:
+    live = runpy.run_path(str(ROOT / "examples" / "textual_live.py"))["Live"](str(tmp_path))
+    with create_smithers_db(tmp_path) as db:
+        db.state.set("phase", "start")
+        async with live.run_test() as pilot:
+            table = live.query_one("DataTable")
+            await _until(pilot, lambda: table.row_count == 1)
+            db.state.set_many({"phase": "review", "reviewer": "ada"})
+            await _until(pilot, lambda: table.row_count == 2)
+            assert table.get_row_at(0) == ["phase", "'review'"]
+            await pilot.press("q")
+
+
+def test_a_notebook_draws_a_cell_again_when_the_database_has_changed() -> None:
+    # In a process of its own, for the libraries of notebooks warn of much.
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK, str(ROOT / "examples" / "jupyter_live.ipynb")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=55,
+    )
+    assert done.returncode == 0, done.stderr
+    # What a task draws in an output of an earlier cell, browsers show and this runner leaves out.
+    assert done.stdout.splitlines() == ["shown: {}", "drawn last: {'attempts': 2}"]
+
+
+async def _until(pilot: Any, condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("the table does not follow")
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_is_short_and_tested(example: Path) -> None:
     assert len(example.read_text(encoding="utf-8").splitlines()) < 60
-    assert f'run("{example.name}"' in Path(__file__).read_text(encoding="utf-8")
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert f'run("{example.name}"' in text or f'"examples" / "{example.name}"' in text

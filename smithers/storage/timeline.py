@@ -15,8 +15,13 @@ _ROWS = """
     WHERE seq < :before ORDER BY seq DESC LIMIT :limit
 """
 _ENDS = "SELECT min(seq), max(seq) FROM transitions"
-_NEAREST = "SELECT max(seq) FROM transitions WHERE seq <= ?"
+_COMMIT_AT = 'SELECT "commit" FROM transitions WHERE seq <= ? ORDER BY seq DESC LIMIT 1'
+_ROWS_FROM = """
+    SELECT seq, "commit", key, "trigger", timestamp FROM transitions
+    WHERE seq > :after ORDER BY seq LIMIT :limit
+"""
 _PAGE = 500
+Row = tuple[int, int, str, str | None, str]
 _FAR = 2**63 - 1
 
 
@@ -46,16 +51,25 @@ class Timeline:
         first, last = self._database.conn.execute(_ENDS).fetchone()
         return first, last
 
-    def nearest(self, seq: int) -> int | None:
-        """Tell the newest `seq` up to a number, None where there is none."""
-        found: int | None = self._database.conn.execute(_NEAREST, (seq,)).fetchone()[0]
-        return found
+    def at(self, seq: int) -> Moment | None:
+        """Return the commit of a transition, or the last before it where it is not there."""
+        found = self._database.conn.execute(_COMMIT_AT, (seq,)).fetchone()
+        if found is None:
+            return None
+        rows: list[Row] = []
+        while True:
+            values = {"after": rows[0][0] if rows else found[0] - 1, "limit": _PAGE}
+            page = self._database.conn.execute(_ROWS_FROM, values).fetchall()
+            ours = [row for row in page if row[1] == found[0]]
+            rows = [*reversed(ours), *rows]
+            if len(ours) < _PAGE:
+                return _moment(rows)
 
     def newest(self, limit: int, *, before: int | None = None) -> list[Moment]:
         """List the newest commits, the newest first; `before` is the exclusive `seq` of one."""
         moments: list[Moment] = []
         before = _FAR if before is None else before
-        under_way: list[tuple[int, int, str, str | None, str]] = []
+        under_way: list[Row] = []
         while len(moments) < limit:
             values = {"before": before, "limit": _PAGE}
             page = self._database.conn.execute(_ROWS, values).fetchall()
@@ -71,7 +85,7 @@ class Timeline:
         return moments[:limit]
 
 
-def _moment(rows: list[tuple[int, int, str, str | None, str]]) -> Moment:
+def _moment(rows: list[Row]) -> Moment:
     seq, commit, _, _, timestamp = rows[0]
     triggers = [row[3] for row in rows if row[3] is not None]
     return Moment(

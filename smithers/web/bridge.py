@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from reactive_sqlite.asyncquery import AsyncObservableQuery
+from reactive_sqlite.equality import kind_of
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.waiting import Mailbox
 from reactive_sqlite.worker import post
@@ -142,10 +143,9 @@ class Reader:
         return event_text("message", text, version)
 
     def _difference(self, value: Any) -> str:
-        if not isinstance(value, list):
+        if kind_of(value) is not list:
             raise TypeError("diffs are for queries whose value is a list")
-        rows: list[Any] = value
-        texts = [json_text(row) for row in rows]
+        texts = [json_text(row) for row in value]
         items = [(text, text) for text in texts]
         version = digest(listed(items))
         known, self._known = self._known, items

@@ -14,7 +14,7 @@ from smithers.jsontext import json_text
 Item = tuple[str, str]
 
 
-def item(name: str, **values: Any) -> Item:
+def item(name: str, /, **values: Any) -> Item:
     """Make an item of values."""
     return name, json_text(values)
 

@@ -123,13 +123,10 @@ def tool(db: SmithersDB, id: str) -> dict[str, Any]:
 
 
 def _commit(db: SmithersDB, seq: int) -> Moment:
-    # A number that was given to nothing, or whose transition was pruned, is that of the one before.
-    timeline = Timeline(db.database)
-    nearest = timeline.nearest(seq)
-    found = [] if nearest is None else timeline.newest(1, before=nearest + 1)
-    if not found:
+    found = Timeline(db.database).at(seq)
+    if found is None:
         raise NotFound("transition", f"t{seq}")
-    return found[0]
+    return found
 
 
 def _text(value: Any) -> str:
