@@ -10,10 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlite_utils
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from reactive_sqlite import Database, NotReady, ObservableQuery, sqlite3
 from reactive_sqlite.signals.effect import create_effect
@@ -32,7 +40,7 @@ from tests.reactive_sqlite.random_writes import (
 # What a fetch by the plain connection gives when the query does not compile now.
 BROKEN = "broken"
 # The default hundred would take longer than the rest of the tests together.
-EXAMPLES = settings().max_examples // 2
+EXAMPLES = settings().max_examples // 3
 
 Outcome = tuple[Any, ...]
 
@@ -475,3 +483,10 @@ TestObservedDatabase = ObservedDatabase.TestCase
 TestObservedDatabase.settings = settings(max_examples=EXAMPLES, stateful_step_count=30)
 TestTrackedDatabase = TrackedDatabase.TestCase
 TestTrackedDatabase.settings = settings(max_examples=EXAMPLES, stateful_step_count=30)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("machine", [ObservedDatabase, TrackedDatabase])
+def test_a_database_is_the_plain_ones_at_length(machine: type[RuleBasedStateMachine]) -> None:
+    run_state_machine_as_test(machine, settings=settings(max_examples=300, stateful_step_count=30))

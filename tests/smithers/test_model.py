@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from reactive_sqlite import sqlite3
@@ -269,4 +270,14 @@ def shown(transition: Transition) -> tuple[Any, ...]:
 
 
 TestStateModel = StateModel.TestCase
-TestStateModel.settings = settings(stateful_step_count=25, deadline=None)
+TestStateModel.settings = settings(
+    max_examples=settings().max_examples * 2 // 5, stateful_step_count=25, deadline=None
+)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_the_state_is_the_models_at_length() -> None:
+    run_state_machine_as_test(
+        StateModel, settings=settings(max_examples=400, stateful_step_count=25, deadline=None)
+    )

@@ -336,11 +336,28 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=60)
-@given(changes=CHANGES, batch=st.integers(1, 4), year=st.sampled_from([2000, 2999]))
+HISTORIES = given(changes=CHANGES, batch=st.integers(1, 4), year=st.sampled_from([2000, 2999]))
+
+
+@settings(max_examples=25)
+@HISTORIES
 def test_whatever_happened_pruning_does_what_the_dry_run_says_and_loses_no_state(
     changes: list[tuple[Any, ...]], batch: int, year: int
 ) -> None:
+    prune_whatever_happened(changes, batch, year)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@settings(max_examples=400)
+@HISTORIES
+def test_whatever_happened_at_length_pruning_loses_no_state(
+    changes: list[tuple[Any, ...]], batch: int, year: int
+) -> None:
+    prune_whatever_happened(changes, batch, year)
+
+
+def prune_whatever_happened(changes: list[tuple[Any, ...]], batch: int, year: int) -> None:
     calendar = Calendar(datetime(year, 1, 1, tzinfo=UTC))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pruning, "_BATCH", batch)

@@ -149,9 +149,18 @@ ALPHABETS = (
 )
 
 
-def test_twenty_thousand_fuzzed_queries_raise_nothing(filled: SmithersDB) -> None:
-    rng = random.Random(20_000)
-    for number in range(20_000):
+def test_three_thousand_fuzzed_queries_raise_nothing(filled: SmithersDB) -> None:
+    search_fuzzed(filled, 3_000)
+
+
+@pytest.mark.soak
+def test_sixty_thousand_fuzzed_queries_raise_nothing(filled: SmithersDB) -> None:
+    search_fuzzed(filled, 60_000)
+
+
+def search_fuzzed(filled: SmithersDB, queries: int) -> None:
+    rng = random.Random(queries)
+    for number in range(queries):
         length = rng.randrange(1, 24)
         if number % 3:
             alphabet = ALPHABETS[number % len(ALPHABETS)]

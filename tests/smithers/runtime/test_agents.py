@@ -143,9 +143,9 @@ async def test_time_is_up_and_its_whole_group_is_ended(db: AsyncSmithersDB, tmp_
         "time.sleep(60)"
     )
     began = time.monotonic()
-    with pytest.raises(AgentFailed, match=r"no result within 1\.5 s"):
-        await ask(db, command(program), timeout=1.5)
-    assert time.monotonic() - began < 15
+    with pytest.raises(AgentFailed, match="no result within 4 s"):
+        await ask(db, command(program), timeout=4.0)
+    assert time.monotonic() - began < 30
     (row,) = await db.agents.list()
     pids = [int(word) for word in (row.output or "").split()]
     assert len(pids) == 2 and not any(map(runs, pids))

@@ -461,16 +461,16 @@ async def test_one_that_never_answers_is_ended_when_its_time_is_up(
     silent.chmod(0o755)
     monkeypatch.setenv("SMITHERS_CLAUDE_CLI", str(silent))
     began = time.monotonic()
-    reason, _ = await failure(db, timeout=1.0, retries=3)
-    assert reason == "no result within 1 s"
-    assert time.monotonic() - began < 15
+    reason, _ = await failure(db, timeout=2.0, retries=3)
+    assert reason == "no result within 2 s"
+    assert time.monotonic() - began < 30
     assert not runs(int((tmp_path / "pid").read_text("utf-8")))
 
 
 async def test_time_is_up_in_the_midst_of_work_too(db: AsyncSmithersDB, claude: Scripted) -> None:
     claude.says([{"text": "so far"}, {"sleep": 60}])
-    reason, row = await failure(db, timeout=2.5)
-    assert reason == "no result within 2.5 s" and row.output == "so far"
+    reason, row = await failure(db, timeout=5.0)
+    assert reason == "no result within 5 s" and row.output == "so far"
 
 
 async def test_one_that_lingers_after_its_result_is_ended(
