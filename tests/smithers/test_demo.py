@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,15 @@ def demo(directory: Path, **variables: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=55,
     )
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where it was shown once, and what it said; for tests that leave the place as it is."""
+    directory = tmp_path_factory.mktemp("shown")
+    done = demo(directory, SMITHERS_HOME=str(directory / "home"))
+    assert (done.returncode, done.stderr) == (0, "")
+    return directory, done.stdout
 
 
 def test_three_processes_share_a_database_live_and_go_back_in_time(
@@ -77,10 +87,15 @@ def test_what_does_not_happen_is_a_failure_and_leaves_no_process(
     silent = tmp_path / "approve.sql"
     silent.write_text("UPDATE state SET value = value WHERE key = 'nothing';")
     monkeypatch.setattr(stage, "APPROVAL", silent)
-    monkeypatch.setattr(cast, "STEP_SECONDS", 2.0)
     lines: list[str] = []
+
+    def hear(who: str, text: str, seconds: float) -> None:
+        lines.append(text)
+        if who == "sqlite3":  # what is awaited from here on never comes
+            monkeypatch.setattr(cast, "STEP_SECONDS", 1.0)
+
     with pytest.raises(cast.DemoFailed, match='the subscriber did not say \'phase "approved"'):
-        stage.perform(tmp_path / "demo", lambda who, text, seconds: lines.append(text))
+        stage.perform(tmp_path / "demo", hear)
     assert "Done." not in "".join(lines)
 
 
@@ -96,11 +111,11 @@ def test_a_program_that_ends_too_soon_is_a_failure(tmp_path: Path) -> None:
     assert heard == []
 
 
-def test_lines_are_in_the_order_of_their_causes_and_times(tmp_path: Path) -> None:
-    done = demo(tmp_path)
-    times = [float(line[:6]) for line in done.stdout.splitlines() if "│" in line]
+def test_lines_are_in_the_order_of_their_causes_and_times(shown: tuple[Path, str]) -> None:
+    output = shown[1]
+    times = [float(line[:6]) for line in output.splitlines() if "│" in line]
     assert times == sorted(times) and 0 < times[0] < times[-1] < 55
-    lines = [f"{who}: {said}" for who, said in spoken(done.stdout)]
+    lines = [f"{who}: {said}" for who, said in spoken(output)]
     for cause, effect in (
         ("workflow: the agent found", 'subscriber: phase "review"'),
         ('workflow: phase is "approval"', "sqlite3:"),
@@ -115,11 +130,14 @@ def test_lines_are_in_the_order_of_their_causes_and_times(tmp_path: Path) -> Non
         assert first < then, f"{effect!r} was shown before {cause!r}"
 
 
-def test_the_command_that_it_shows_can_be_copied(tmp_path: Path, sqlite3_cli: str) -> None:
-    done = demo(tmp_path)
-    shown = next(said for who, said in spoken(done.stdout) if who == "sqlite3")
-    assert shown.startswith('$ sqlite3 .smithers-demo/db.sqlite "UPDATE state SET value')
-    command = shlex.split(shown[2:])
+def test_the_command_that_it_shows_can_be_copied(
+    shown: tuple[Path, str], tmp_path: Path, sqlite3_cli: str
+) -> None:
+    directory, output = shown
+    shutil.copytree(directory / ".smithers-demo", tmp_path / ".smithers-demo")
+    said = next(said for who, said in spoken(output) if who == "sqlite3")
+    assert said.startswith('$ sqlite3 .smithers-demo/db.sqlite "UPDATE state SET value')
+    command = shlex.split(said[2:])
     subprocess.run([sqlite3_cli, *command[1:]], cwd=tmp_path, check=True, timeout=30)
     with create_smithers_db(tmp_path / ".smithers-demo", read_only=True) as db:
         assert db.state.get("phase") == "approved"
