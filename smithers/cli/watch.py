@@ -74,7 +74,8 @@ def _print(transition: Transition, as_json: bool) -> None:
     if as_json:
         print_json(as_fields(transition))
         return
-    late = (datetime.now(UTC) - transition.timestamp).total_seconds() * 1000
+    # The clock may have been set back since.
+    late = max(0.0, (datetime.now(UTC) - transition.timestamp).total_seconds() * 1000)
     cause = "" if transition.trigger is None else f"  ({shown_text(transition.trigger)})"
     moment = shown_time(transition.timestamp)
     click.echo(f"{moment}  {transition.id}  {shown_change(transition)}{cause}  +{late:.1f} ms")

@@ -31,7 +31,7 @@ def _print(db: SmithersDB, phase: Any) -> None:
         return
     newest = reversed(db.state.history("phase", limit=5))
     transition = next(t for t in newest if t.value == phase)
-    late = (now - transition.timestamp).total_seconds() * 1000
+    late = max(0.0, (now - transition.timestamp).total_seconds() * 1000)  # the clock may go back
     cause = transition.trigger or "no trigger: another program"
     _say(f"phase {json.dumps(phase)} ({cause}), {late:.1f} ms after its commit")
 

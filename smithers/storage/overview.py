@@ -136,7 +136,7 @@ def _selects(only: str, *kinds: str, of: str = _OF_ONE) -> list[str]:
         )
         selects.append(
             f"""
-            SELECT * FROM (
+            SELECT *, max(started_at) OVER (ORDER BY seq) AS reached FROM (
                 SELECT {columns} FROM {table} WHERE {of} {only}
                 ORDER BY seq DESC LIMIT :limit
             )
@@ -146,7 +146,8 @@ def _selects(only: str, *kinds: str, of: str = _OF_ONE) -> list[str]:
 
 
 def _together(*selects: str) -> str:
-    return f"{' UNION ALL '.join(selects)} ORDER BY started_at, rank, seq"
+    # A clock that was set back puts none before an earlier one of its kind.
+    return f"{' UNION ALL '.join(selects)} ORDER BY reached, rank, seq"
 
 
 _RUNS = "AND status = 'running'"
@@ -174,7 +175,7 @@ def _part(
     tokens: int,
     cost_usd: float,
     count: int,
-    *_order: int,
+    *_order: int | str,
 ) -> Part:
     return Part(
         kind=kind,
