@@ -279,5 +279,5 @@ TestStateModel.settings = settings(
 @pytest.mark.timeout(300)
 def test_the_state_is_the_models_at_length() -> None:
     run_state_machine_as_test(
-        StateModel, settings=settings(max_examples=400, stateful_step_count=25, deadline=None)
+        StateModel, settings=settings(max_examples=300, stateful_step_count=25, deadline=None)
     )

@@ -154,6 +154,7 @@ def test_three_thousand_fuzzed_queries_raise_nothing(filled: SmithersDB) -> None
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(300)
 def test_sixty_thousand_fuzzed_queries_raise_nothing(filled: SmithersDB) -> None:
     search_fuzzed(filled, 60_000)
 
