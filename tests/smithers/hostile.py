@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from reactive_sqlite import sqlite3
 from smithers import SmithersDB
 
@@ -25,14 +27,18 @@ HOSTILE = (
 UNWRITABLE = ("nul \0 inside", "\0", "lone \ud800 surrogate")
 
 
-LOGGED = 'INSERT INTO "_reactive_log"'
+LOG = "_reactive_log"
 
 
 def contents(db: SmithersDB) -> list[str]:
     """All that the file of a database holds, as another program reads it, but the change log."""
     assert db.path is not None
-    connection = sqlite3.connect(db.path)
-    try:
-        return [line for line in connection.iterdump() if not line.startswith(LOGGED)]
-    finally:
-        connection.close()
+    with closing(sqlite3.connect(db.path)) as connection:
+        schema = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        tables = sorted(name for kind, name, _ in schema if kind == "table" and name != LOG)
+        # Not `iterdump`, which pysqlite3 lacks.
+        return [repr(one) for one in schema] + [
+            f"{name}: {row!r}"
+            for name in tables
+            for row in connection.execute(f'SELECT * FROM "{name}"')
+        ]

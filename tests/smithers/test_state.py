@@ -246,6 +246,66 @@ def test_every_write_on_a_read_only_database_is_an_error_of_its_own(
     assert len(db.state.history()) == 1
 
 
+@pytest.mark.parametrize(
+    ("write", "told"),
+    {
+        "set": "change state 'a'",
+        "update": "change state 'a'",
+        "delete": "delete state 'a'",
+    }.items(),
+)
+def test_a_write_that_read_only_refuses_says_what_it_was(
+    db: SmithersDB, write: str, told: str
+) -> None:
+    assert db.path is not None
+    with (
+        create_smithers_db(db.path, read_only=True) as reading,
+        pytest.raises(ReadOnly, match=rf"^cannot {told}"),
+    ):
+        WRITES[write](reading)
+
+
+TRIGGERED: dict[str, Callable[[SmithersDB, Any], Any]] = {
+    "set": lambda db, trigger: db.state.set("a", 2, trigger),
+    "set_many": lambda db, trigger: db.state.set_many({}, trigger),
+    "update": lambda db, trigger: db.state.update("a", lambda _: pytest.fail("called"), 0, trigger),
+    "delete": lambda db, trigger: db.state.delete("absent", trigger),
+    "reset": lambda db, trigger: db.state.reset(trigger),
+    "restore": lambda db, trigger: db.state.restore({"a": 1}, trigger),
+}
+
+
+@pytest.mark.parametrize("write", TRIGGERED)
+@pytest.mark.parametrize(("trigger", "error"), [(7, TypeError), ("\ud800", ValueError)])
+def test_a_trigger_that_is_no_text_is_refused_also_where_nothing_would_change(
+    db: SmithersDB, write: str, trigger: Any, error: type[Exception]
+) -> None:
+    db.state.set("a", 1)
+    if write == "reset":
+        db.state.delete("a")
+    before = db.state.history()
+    with pytest.raises(error, match="trigger"):
+        TRIGGERED[write](db, trigger)
+    assert db.state.history() == before
+
+
+def test_restoring_is_its_own_trigger_unless_another_is_named(db: SmithersDB) -> None:
+    assert [t.trigger for t in db.state.restore({"a": 1})] == ["restore"]
+    assert [t.trigger for t in db.state.restore({"a": 2}, "undo")] == ["undo"]
+
+
+def test_a_value_that_is_refused_is_named(db: SmithersDB) -> None:
+    with pytest.raises(TypeError, match="state 'phase'"):
+        db.state.set("phase", object())
+
+
+def test_the_whole_state_is_observed_in_the_order_of_its_keys(db: SmithersDB) -> None:
+    observed = db.state.observe_all()
+    for key in ("b", "c", "a"):
+        db.state.set(key, 1)
+    assert list(observed.peek()) == ["a", "b", "c"]
+
+
 def _with_a_key(call: Callable[[SmithersDB, Any], Any], db: SmithersDB) -> Any:
     return call(db, "a")
 
