@@ -15,26 +15,41 @@ BIN := $(VENV)/bin
 USER_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
+MUTATION_STAMP := $(VENV)/.installed-mutation
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# Of `make VERSIONS="3.13 pysqlite3" test-all`; empty is every Python installed, and pysqlite3.
+VERSIONS ?=
+# Of `make MODULE=reactive_sqlite.region SHARE=3 mutation`; empty is all, a share is in tenths.
+MODULE ?=
+SHARE ?= 10
+EXTRAS ?= dev
 FROM_SOURCE := --no-binary claude-agent-sdk
 
-.PHONY: help demo test soak check lint types bench clean
+.PHONY: help demo test test-all mutation soak check lint types bench clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo    three processes, one database, live (under a minute)'
-	@echo 'make test    the tests, also those of the documents'
-	@echo 'make check   format, lint, types and tests, as CI runs them'
-	@echo 'make bench   what everything costs, beside others and beside work by hand'
-	@echo 'make soak    the long runs'
-	@echo 'make clean   remove the virtual environment and caches'
+	@echo 'make demo      three processes, one database, live (under a minute)'
+	@echo 'make test      the tests, also those of the documents'
+	@echo 'make test-all  the tests on every Python that is installed, and on pysqlite3'
+	@echo 'make mutation  which changes to the heart of it the tests would notice (long)'
+	@echo 'make check     format, lint, types and tests, as CI runs them'
+	@echo 'make bench     what everything costs, beside others and beside work by hand'
+	@echo 'make soak      the long runs'
+	@echo 'make clean     remove the virtual environment and caches'
 
 demo: $(USER_STAMP)
 	$(BIN)/smithers demo
 
 test: $(DEV_STAMP)
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+test-all:
+	"$(PYTHON)" -m tests.versions $(VERSIONS)
+
+mutation: $(MUTATION_STAMP)
+	nice -n 10 $(BIN)/python -m tests.mutants --share $(SHARE) $(MODULE)
 
 soak: $(DEV_STAMP)
 	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
@@ -53,7 +68,7 @@ bench: $(BENCH_STAMP)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build/mutation .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/pyvenv.cfg:
 	@test -n "$(PYTHON)" || { \
@@ -69,8 +84,13 @@ $(USER_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
 	@touch $@
 
 $(DEV_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(FROM_SOURCE) --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(FROM_SOURCE) --editable '.[$(EXTRAS)]'
 	@touch $@ $(USER_STAMP)
+
+$(MUTATION_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(FROM_SOURCE) \
+		--editable '.[dev,mutation]'
+	@touch $@ $(DEV_STAMP) $(USER_STAMP)
 
 $(BENCH_STAMP): pyproject.toml | $(VENV)/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
