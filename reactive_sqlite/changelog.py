@@ -163,7 +163,7 @@ class ChangeLog:
         """Return the table that is to be tracked. Raises as `track`."""
         table = catalog.find(name)
         if table is None:
-            raise sqlite3.OperationalError(f"no such table: {name}")
+            raise sqlite3.OperationalError(f"no such table: {name:.80}")
         reason = refusal(catalog, name)
         if reason is not None:
             raise Untrackable(name, reason)

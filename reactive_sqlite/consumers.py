@@ -153,18 +153,16 @@ class Consumers:
             for name, tables, cursor, lag in rows
         ]
 
-    def trim(self, older_than: datetime | timedelta | None, *, keep: bool = False) -> int:
+    def trim(self, before: int | None, *, keep: bool = False) -> int:
         """Delete what no consumer needs (with `keep`, only beyond the newest that are always kept)
         and return how many entries that were. Inside a transaction."""
         if not self._log.exists:
             return 0
         sql = f"DELETE FROM main.{LOG} WHERE NOT {NEEDED}"
         values: list[int] = []
-        if older_than is not None:
-            if isinstance(older_than, timedelta):
-                older_than = datetime.now(UTC) - older_than
+        if before is not None:
             sql += " AND at < ?"
-            values.append((older_than.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1))
+            values.append(before)
         if keep:
             sql += " AND seq <= ?"
             values.append(self._log.newest() - KEPT)
@@ -245,6 +243,13 @@ class Consumers:
             table = catalog.tables.get(("main", generation.name))
             known[generation.id] = table is not None and same_shape(generation, table)
         return known[generation.id]
+
+
+def milliseconds(moment: datetime | timedelta) -> int:
+    """Write a moment, or an age, as the log does; OverflowError for one outside the calendar."""
+    if isinstance(moment, timedelta):
+        moment = datetime.now(UTC) - moment
+    return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _listed(tables: tuple[str, ...] | None) -> str | None:

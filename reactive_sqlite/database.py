@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 import sqlite_utils
 from reactivex import Observable
 
+from reactive_sqlite.arguments import is_one_of, name_text, shown, sql_text
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.changes import ChangeSet
@@ -150,7 +151,8 @@ class Database(sqlite_utils.Database):
         Raises:
             ValueError: no query was given, or one of another database.
         """
-        if not queries or any(query.broker is not self.broker for query in queries):
+        given: Sequence[object] = queries
+        if not given or any(getattr(query, "broker", None) is not self.broker for query in given):
             raise ValueError("observe_many takes one or more queries of this database")
         return observe_many(queries)
 
@@ -161,13 +163,13 @@ class Database(sqlite_utils.Database):
         ``alias.table``. Starts with the next commit. Of commits made elsewhere the rows of tracked
         tables are known.
         """
-        return changes(self.broker, tables)
+        return changes(self.broker, _names(tables))
 
     def refresh(self, *tables: str) -> None:
         """Run observed queries again (those that read one of the tables, if any are named): for
         what depends on the clock, on random() or on Python functions."""
         self._check_open()
-        self.broker.refresh(tables)
+        self.broker.refresh(_names(tables))
 
     def reads_only(self, sql: str, params: Any = ()) -> bool:
         """Say whether running the statement would change nothing; it is compiled, not run.
@@ -178,6 +180,7 @@ class Database(sqlite_utils.Database):
             sqlite3.Error: the statement does not compile.
         """
         self._check_open()
+        sql = sql_text(sql)
         if first_keyword(sql) == "EXPLAIN":
             return True
         compiled = self.conn.explain(sql, frozen_parameters(params), deny=frozenset({PRAGMA}))
@@ -194,9 +197,10 @@ class Database(sqlite_utils.Database):
         Example:
             >>> db.track("orders", "customers")
         """
+        names = _names(tables)
         with self.transaction():
             catalog = self.broker.catalog()
-            for name in tables:
+            for name in names:
                 self.broker.log.track(catalog, name)
 
     def tracked(self) -> list[str]:
@@ -236,12 +240,12 @@ class Database(sqlite_utils.Database):
 
         self._check_open()
         if type(consumer) is not str or not consumer.isprintable() or not consumer:
-            raise ValueError(f"the name of a consumer is a printable text, not {consumer!r}")
-        if start not in ("now", "beginning"):
-            raise ValueError(f'start is "now" or "beginning", not {start!r}')
+            raise ValueError(f"the name of a consumer is a printable text, not {shown(consumer)}")
+        if not is_one_of(start, ("now", "beginning")):
+            raise ValueError(f'start is "now" or "beginning", not {shown(start)}')
         check_batch_size(batch_size, "batch_size")
         broker = self.broker
-        wanted = tuple(dict.fromkeys(table.lower() for table in tables)) or None
+        wanted = tuple(dict.fromkeys(table.lower() for table in _names(tables))) or None
         with broker.locked():
             tracked = broker.log.tracked() if wanted is not None else []
             for table in wanted or ():
@@ -261,6 +265,7 @@ class Database(sqlite_utils.Database):
     def drop_consumer(self, name: str) -> bool:
         """Forget a consumer and its cursor, and trim the log of what only it needed; False when
         there is none of that name."""
+        name = name_text(name, "a consumer")
         with self.transaction():
             return self._consumers.drop(name)
 
@@ -274,9 +279,15 @@ class Database(sqlite_utils.Database):
             older_than: only entries from before that moment, or of at least that age.
         """
         if not (older_than is None or isinstance(older_than, datetime | timedelta)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"older_than is a datetime or a timedelta, not {older_than!r}")
+            raise TypeError(f"older_than is a datetime or a timedelta, not {shown(older_than)}")
+        from reactive_sqlite.consumers import milliseconds
+
+        try:
+            limit = None if older_than is None else milliseconds(older_than)
+        except OverflowError:
+            raise ValueError(f"there is no such time: {shown(older_than)}") from None
         with self.transaction():
-            return self._consumers.trim(older_than)
+            return self._consumers.trim(limit)
 
     @cached_property
     def _consumers(self) -> Consumers:
@@ -341,6 +352,7 @@ class Database(sqlite_utils.Database):
     def table(self, table_name: str, **kwargs: Any) -> Table:
         """Return the table, with `observe` and `observe_row`."""
         self._check_open()
+        table_name = name_text(table_name, "a table")
         if table_name in self.view_names():
             raise sqlite_utils.db.NoTable(f"Table {table_name} is actually a view")
         return Table(self, table_name, **kwargs)
@@ -348,8 +360,9 @@ class Database(sqlite_utils.Database):
     def view(self, view_name: str) -> View:
         """Return the view, with `observe`."""
         self._check_open()
+        view_name = name_text(view_name, "a view")
         if view_name not in self.view_names():
-            raise sqlite_utils.db.NoView(f"View {view_name} does not exist")
+            raise sqlite_utils.db.NoView(f"View {view_name:.80} does not exist")
         return View(self, view_name)
 
     def __getitem__(self, table_name: str) -> Any:
@@ -377,7 +390,7 @@ class Database(sqlite_utils.Database):
         self, sql: str, params: Any, projection: Projection, *, skip_initial: bool
     ) -> ObservableQuery[Any]:
         self._check_open()
-        source = self.broker.source(sql, frozen_parameters(params))
+        source = self.broker.source(sql_text(sql), frozen_parameters(params))
         if not source.live:
             self.broker.check_query(source)
         return ObservableQuery(self.broker, source, projection, skip_initial=skip_initial)
@@ -387,17 +400,21 @@ class Database(sqlite_utils.Database):
             raise self.conn.closed_error()
 
 
+def _names(tables: Iterable[object]) -> list[str]:
+    return [name_text(table, "a table") for table in tables]
+
+
 def _file_of(path: str | os.PathLike[str] | None, *, memory: bool) -> Path | None:
     if path is None or path == ":memory:":
         if path is None and not memory:
             raise ValueError("give a path, or memory=True for a database without a file")
         return None
     if memory:
-        raise ValueError(f"memory=True is for a database without a file, not for {path!r}")
+        raise ValueError(f"memory=True is for a database without a file, not for {shown(path)}")
     try:
         return Path(path)
     except TypeError:
-        raise TypeError(f"the path of a database is a str or a Path, not {path!r}") from None
+        raise TypeError(f"the path of a database is a str or a Path, not {shown(path)}") from None
 
 
 def _mend(connection: Connection) -> None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from reactive_sqlite.arguments import shown
+
 
 class ReactiveError(Exception):
     """Base of all errors raised by `reactive_sqlite` itself."""
@@ -44,7 +46,9 @@ class NotTracked(ReactiveError):
     """
 
     def __init__(self, table: str) -> None:
-        super().__init__(f"table {table!r} is not tracked: call db[{table!r}].track() first")
+        super().__init__(
+            f"table {shown(table)} is not tracked: call db[{shown(table)}].track() first"
+        )
         self.table = table
 
 
@@ -57,7 +61,7 @@ class Untrackable(ReactiveError):
     """
 
     def __init__(self, table: str, reason: str) -> None:
-        super().__init__(f"{table!r} cannot be tracked: {reason}")
+        super().__init__(f"{shown(table)} cannot be tracked: {reason}")
         self.table = table
         self.reason = reason
 
@@ -70,7 +74,7 @@ class ConsumerDropped(ReactiveError):
     """
 
     def __init__(self, consumer: str) -> None:
-        super().__init__(f"the consumer {consumer!r} was dropped")
+        super().__init__(f"the consumer {shown(consumer)} was dropped")
         self.consumer = consumer
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reactivex import Observable, abc
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.consumers import Batch, Change, Consumers
 from reactive_sqlite.errors import DatabaseClosed, ReactiveError
@@ -95,7 +96,7 @@ class Feed:
             ConsumerDropped: the consumer was dropped.
         """
         if not isinstance(change, Change):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a Change is acknowledged, not {change!r}")
+            raise TypeError(f"a Change is acknowledged, not {shown(change)}")
         self._consumers.acknowledge(self.consumer, change.seq)
 
     def __iter__(self) -> Iterator[Change]:
@@ -377,5 +378,5 @@ class Pump:
 def check_batch_size(size: Any, name: str) -> int:
     """Return a number of changes; raise ValueError for what is none."""
     if type(size) is not int or size < 1:
-        raise ValueError(f"{name} is a whole number from 1 on, not {size!r}")
+        raise ValueError(f"{name} is a whole number from 1 on, not {shown(size)}")
     return size

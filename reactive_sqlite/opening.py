@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import quote as percent
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.cursor import Cursor
 from reactive_sqlite.dialect import locked_elsewhere, sqlite3
@@ -27,10 +28,10 @@ def connect(
     """
     if synchronous.upper() not in _SYNCHRONOUS:
         raise ValueError(
-            f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}"
+            f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {shown(synchronous)}"
         )
     if not busy_timeout >= 0:
-        raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
+        raise ValueError(f"busy_timeout is a number of seconds, not {shown(busy_timeout)}")
     try:
         if path is None:
             connection = _open(":memory:", busy_timeout, kind=Connection)

@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 from sqlite_utils.utils import dedupe_keys
 
+from reactive_sqlite.arguments import check_parameter, check_parameters
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.incremental import OneRow
 from reactive_sqlite.region import Region
@@ -110,9 +111,10 @@ class Source:
 
 def frozen_parameters(parameters: Any) -> Parameters:
     """Copy parameters, so that the caller may change its own list or dict afterwards."""
+    check_parameters(parameters)
     if isinstance(parameters, Mapping):
-        return {str(name): _frozen(value) for name, value in parameters.items()}  # pyright: ignore
-    return tuple([_frozen(value) for value in parameters])
+        return {str(name): _frozen(value, name) for name, value in parameters.items()}  # pyright: ignore
+    return tuple([_frozen(value, number) for number, value in enumerate(parameters, start=1)])
 
 
 def source_key(sql: str, parameters: Parameters, extra: Any = None) -> Any:
@@ -127,7 +129,7 @@ def source_key(sql: str, parameters: Parameters, extra: Any = None) -> Any:
         key = (sql, extra, *[part for value in parameters for part in _typed(value)])
     try:
         hash(key)
-    except TypeError:
+    except Exception:  # of a value that SQLite will refuse
         return None
     return key
 
@@ -138,6 +140,7 @@ def _typed(value: Any) -> tuple[Any, Any]:
     return kind, repr(value) if kind is float else value
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: Any, name: Any) -> Any:
     kind = kind_of(value)
+    check_parameter(value, name)
     return bytes(value) if issubclass(kind, bytearray | memoryview) else value

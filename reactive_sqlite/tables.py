@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import sqlite_utils.db
 
+from reactive_sqlite.arguments import name_text, shown, sql_text
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.incremental import EVERY_COLUMN
@@ -50,6 +51,7 @@ class Observing:
         Example:
             >>> db["todos"].observe({"done": 0}, order_by="id").subscribe(print)
         """
+        select = sql_text(select)
         sql = f"SELECT {select} FROM {quote(self.name)}"
         parameters: Any = where_args if where_args is not None else ()
         pins: tuple[tuple[str, Any], ...] | None = None
@@ -66,17 +68,18 @@ class Observing:
             # What the caller selects or orders by may hold another query: then nothing is pinned.
             if select == "*" or _plain(select):
                 pins = tuple([(c, v) for c, v in where.items() if v is not None])
-            if order_by is not None and not _plain(order_by):
+            if order_by is not None and not _plain(sql_text(order_by)):
                 pins = None
             if select == "*" and order_by is None and limit is None and None not in where.values():
                 selected = EVERY_COLUMN
         elif where is not None:
-            sql += f" WHERE {where}"
+            sql += f" WHERE {sql_text(where)}"
         if order_by is not None:
+            order_by = sql_text(order_by)
             sql += f" ORDER BY {order_by}"
         if limit is not None:
-            if type(limit) is not int or limit < 0:
-                raise ValueError(f"limit is a whole number from 0 on, not {limit!r}")
+            if type(limit) is not int or not 0 <= limit < 2**63:
+                raise ValueError(f"limit is a whole number from 0 on, not {shown(limit)}")
             sql += f" LIMIT {limit}"
         return _observed(
             self.db, sql, parameters, pins, ALL_ROWS, selected=selected, skip_initial=skip_initial
@@ -123,6 +126,8 @@ class Table(Observing, sqlite_utils.db.Table):
         Example:
             >>> db["accounts"].observe_column("balance", {"id": 7}).subscribe(print)
         """
+        if not isinstance(where, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"where is a dict of columns and values, not {shown(where)}")
         if not where or any(value is None for value in where.values()):
             raise ValueError("observe_column needs columns to find the row by, and their values")
         terms = [f"{_column(self.name, name)} = ?" for name in where]
@@ -144,7 +149,7 @@ class Table(Observing, sqlite_utils.db.Table):
         columns = self.pks
         values: list[Any] = [*pk] if issubclass(type(pk), list | tuple) else [pk]
         if len(values) != len(columns):
-            raise ValueError(f"the key of {self.name} is ({', '.join(columns)}), not {pk!r}")
+            raise ValueError(f"the key of {self.name} is ({', '.join(columns)}), not {shown(pk)}")
         terms = [f"{_column(self.name, column)} = ?" for column in columns]
         sql = f"SELECT * FROM {quote(self.name)} WHERE {' AND '.join(terms)}"
         if any(value is None for value in values):
@@ -183,4 +188,4 @@ def _plain(sql: str) -> bool:
 
 def _column(table: str, column: str) -> str:
     # Alone and in quotes, the name of a column that does not exist would be taken for a text.
-    return f"{quote(table)}.{quote(column)}"
+    return f"{quote(table)}.{quote(name_text(column, 'a column'))}"

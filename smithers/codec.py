@@ -25,6 +25,7 @@ from datetime import date, datetime, time
 from enum import Enum
 from typing import Any, cast
 
+from reactive_sqlite.arguments import shown
 from smithers.errors import StateTypeError
 
 MAX_DEPTH = 500
@@ -32,7 +33,7 @@ MAX_KEY_LENGTH = 1024
 _LARGEST = 2**63  # as wide as SQLite's; beyond some thousands of digits Python refuses
 _SCALARS = frozenset({str, int, bool, type(None)})
 _PLAIN = _SCALARS | {float, list, tuple, dict}
-_BASES: tuple[type[Any], ...] = (str, int, float, list, tuple, dict)
+_BASES: tuple[type[Any], ...] = (int, float, list, tuple, dict)
 
 # From so many items or characters on, the C coder, which lets no other thread run until it has
 # finished, would stop an event loop for longer than a frame of a display.
@@ -119,12 +120,13 @@ def check_key(key: object) -> None:
     if type(key) is str and key.isascii() and 0 < len(key) <= MAX_KEY_LENGTH and "\0" not in key:
         return
     if not isinstance(key, str):
-        raise TypeError(f"a key is a str, not {type(key).__name__}: {key!r}")
-    if not key:
+        raise TypeError(f"a key is a str, not {type(key).__name__}: {shown(key)}")
+    length = str.__len__(key)  # and not what its own class may say
+    if not length:
         raise ValueError("a key is not empty")
-    if len(key) > MAX_KEY_LENGTH:
+    if length > MAX_KEY_LENGTH:
         raise ValueError(
-            f"a key has at most {MAX_KEY_LENGTH} characters, not {len(key)}: {key[:40]!r}…"
+            f"a key has at most {MAX_KEY_LENGTH} characters, not {length}: {shown(key, 40)}"
         )
     _check_text(key, "a key")
 
@@ -134,7 +136,9 @@ def check_trigger(trigger: object) -> None:
     if trigger is None or (type(trigger) is str and trigger.isascii() and "\0" not in trigger):
         return
     if not isinstance(trigger, str):
-        raise TypeError(f"a trigger is a str or None, not {type(trigger).__name__}: {trigger!r}")
+        raise TypeError(
+            f"a trigger is a str or None, not {type(trigger).__name__}: {shown(trigger)}"
+        )
     _check_text(trigger, "a trigger")
 
 
@@ -144,17 +148,17 @@ def check_text(text: object, name: str, *, empty: bool = False) -> None:
     `name` says in errors what it is (`the name of an execution`).
     """
     if not isinstance(text, str):
-        raise TypeError(f"{name} is a str, not {type(text).__name__}: {_shown(text)}")
-    if not text and not empty:
+        raise TypeError(f"{name} is a str, not {type(text).__name__}: {shown(text)}")
+    if not empty and not str.__len__(text):
         raise ValueError(f"{name} is not empty")
-    if "\0" in text or not text.isascii():
+    if str.__contains__(text, "\0") or not str.isascii(text):
         _check_text(text, name)
 
 
 def check_limit(limit: object, *, name: str = "limit") -> None:
     """Refuse what is no number of rows: ValueError unless None (all) or a whole one from 0 up."""
     if limit is not None and (type(limit) is not int or not 0 <= limit < 2**63):
-        raise ValueError(f"{name} is a number of rows from 0 up, or None, not {limit!r}")
+        raise ValueError(f"{name} is a number of rows from 0 up, or None, not {shown(limit)}")
 
 
 class _Plain:
@@ -177,7 +181,7 @@ class _Plain:
             return value
         if kind is float:
             if not math.isfinite(value):
-                raise ValueError(f"{name}: {value!r} has no form in JSON")
+                raise ValueError(f"{name}: {shown(value)} has no form in JSON")
             return value
         if depth >= MAX_DEPTH:
             raise ValueError(
@@ -190,7 +194,9 @@ class _Plain:
             for key, item in value.items():
                 if type(key) is not str:
                     if not isinstance(key, str):
-                        raise TypeError(f"{name}: the keys of a dict are str in JSON, not {key!r}")
+                        raise TypeError(
+                            f"{name}: the keys of a dict are str in JSON, not {shown(key)}"
+                        )
                     key = str.__str__(key)
                 fields[key] = item if type(item) in _SCALARS else copy(item, depth)
             return fields
@@ -206,6 +212,8 @@ def _converted(value: Any, name: str) -> Any:
     # Before str and int: a member of a StrEnum or IntEnum is both.
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, str):
+        return str.__str__(value)  # its own class may have it show something else
     for plain in _BASES:
         if isinstance(value, plain):
             return plain(value)
@@ -216,28 +224,28 @@ def _converted(value: Any, name: str) -> Any:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
     if hasattr(kind, "__pydantic_validator__"):
         return value.model_dump(mode="json")
-    raise TypeError(f"{name}: {kind.__name__} has no form in JSON: {_shown(value)}")
+    raise TypeError(f"{name}: {kind.__name__} has no form in JSON: {shown(value)}")
 
 
 def _named(name: str, key: str | None) -> str:
-    return name if key is None else f"{name} {key!r}"
+    return name if key is None else f"{name} {shown(key, 2 * MAX_KEY_LENGTH)}"
 
 
 def _is_unicode(text: str) -> bool:
-    if text.isascii():
+    if str.isascii(text):
         return True
     try:
-        text.encode()
+        str.encode(text)
     except UnicodeEncodeError:
         return False
     return True
 
 
 def _check_text(text: str, name: str) -> None:
-    if "\0" in text:
-        raise ValueError(f"{name} has no NUL character: {text!r}")
+    if str.__contains__(text, "\0"):
+        raise ValueError(f"{name} has no NUL character: {shown(text)}")
     if not _is_unicode(text):
-        raise ValueError(f"{name} has no lone surrogates: {text!r}")
+        raise ValueError(f"{name} has no lone surrogates: {shown(text)}")
 
 
 def _read_by_pieces(text: str) -> Any:
@@ -295,8 +303,3 @@ def _canonical(text: str) -> str:
         return json.dumps(json.loads(text), sort_keys=True)
     except (ValueError, RecursionError):
         return text
-
-
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:79] + "…"

@@ -19,7 +19,7 @@ from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import Clock, utc_now
 from smithers.codec import check_text
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
-from smithers.files import make_file, refusal
+from smithers.files import make_file, opened_path, refusal
 from smithers.ids import new_id
 from smithers.journal import Journal
 from smithers.memory.projects import project_of, shared_store, user_store
@@ -461,11 +461,9 @@ def locate(path: str | os.PathLike[str]) -> Path | None:
 
     Raises CannotOpen for an empty path, and for a missing one that is named like a file.
     """
-    text = os.fspath(path)
-    if text == MEMORY:
+    if path == MEMORY:
         return None
-    if not text or "\0" in text:
-        raise CannotOpen(text, "this is no path")
+    text = opened_path(path)
     place = Path(text)
     kind = _kind(place)
     if kind == "file":

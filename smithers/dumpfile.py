@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from smithers.errors import DamagedDump, DumpTooNew
+from smithers.files import path_text
 
 FORMAT = "smithers dump"
 VERSION = 1
@@ -189,11 +190,12 @@ def written(path: str | os.PathLike[str]) -> Generator[BinaryIO]:
     _remember(target.parent)
 
 
-def check_target(path: str | os.PathLike[str], database: Path | None) -> None:
-    """Refuse to write over what is no regular file, or over the database itself: ValueError."""
-    text = os.fspath(path)
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"the path of a dump is a str or a Path, not {path!r}")
+def check_target(path: str | os.PathLike[str], database: Path | None) -> str:
+    """Return the path of a file to be written.
+
+    Raises ValueError for what is no regular file, and for the database itself.
+    """
+    text = path_text(path, "a dump")
     target = os.path.realpath(text)
     if database is not None:
         own = os.path.realpath(database)
@@ -202,9 +204,10 @@ def check_target(path: str | os.PathLike[str], database: Path | None) -> None:
     try:
         regular = stat.S_ISREG(os.stat(target).st_mode)
     except FileNotFoundError:
-        return
+        return text
     if not regular:
         raise ValueError(f"{text!r} is no regular file")
+    return text
 
 
 def _portable(value: Any) -> Any:

@@ -33,6 +33,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from reactive_sqlite.arguments import LONGEST_PATH, shown
+
 
 class SmithersError(Exception):
     """Base of all errors raised by `smithers` itself.
@@ -56,7 +58,7 @@ class NotFound(SmithersError):
     """
 
     def __init__(self, kind: str, id: object) -> None:
-        super().__init__(f"there is no {kind} {id!r}")
+        super().__init__(f"there is no {kind} {shown(id)}")
         self.id = id
 
 
@@ -76,7 +78,7 @@ class InvalidStatus(SmithersError):
     """
 
     def __init__(self, kind: str, id: str, status: str, action: str) -> None:
-        super().__init__(f"cannot {action} {kind} {id!r}: it is {status}")
+        super().__init__(f"cannot {action} {kind} {shown(id)}: it is {status}")
         self.id = id
         self.status = status
 
@@ -90,7 +92,7 @@ class ExecutionBusy(SmithersError):
     """
 
     def __init__(self, id: str, owner: str, advice: str = "") -> None:
-        super().__init__(f"execution {id!r} is owned by another live run, {owner}{advice}")
+        super().__init__(f"execution {shown(id)} is owned by another live run, {owner}{advice}")
         self.id = id
         self.owner = owner
 
@@ -104,7 +106,7 @@ class ExecutionCancelled(SmithersError):
     """
 
     def __init__(self, id: str, reason: str | None) -> None:
-        super().__init__(f"execution {id!r} was cancelled" + (f": {reason}" if reason else ""))
+        super().__init__(f"execution {shown(id)} was cancelled" + (f": {reason}" if reason else ""))
         self.id = id
         self.reason = reason
 
@@ -117,7 +119,9 @@ class OwnershipLost(SmithersError):
     """
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"execution {id!r} is no longer owned by this run: another took it over")
+        super().__init__(
+            f"execution {shown(id)} is no longer owned by this run: another took it over"
+        )
         self.id = id
 
 
@@ -140,7 +144,7 @@ class StepFailed(SmithersError):
     """
 
     def __init__(self, step: str, reason: str) -> None:
-        super().__init__(f"step {step!r} failed: {reason}")
+        super().__init__(f"step {shown(step)} failed: {reason}")
         self.step = step
         self.reason = reason
 
@@ -154,7 +158,7 @@ class AgentFailed(SmithersError):
     """
 
     def __init__(self, id: str, reason: str) -> None:
-        super().__init__(f"agent {id!r} failed: {reason}")
+        super().__init__(f"agent {shown(id)} failed: {reason}")
         self.id = id
         self.reason = reason
 
@@ -186,7 +190,7 @@ class RepositoryError(SmithersError):
     """
 
     def __init__(self, repo: str, reason: str) -> None:
-        super().__init__(f"cannot read the current commit of {repo!r}: {reason}")
+        super().__init__(f"cannot read the current commit of {shown(repo, LONGEST_PATH)}: {reason}")
         self.repo = repo
         self.reason = reason
 
@@ -208,7 +212,7 @@ class CannotLoad(SmithersError):
     """
 
     def __init__(self, path: str, line: int, reason: str) -> None:
-        super().__init__(f"cannot load {path!r}, line {line}: {reason}")
+        super().__init__(f"cannot load {shown(path, LONGEST_PATH)}, line {line}: {reason}")
         self.path = path
         self.line = line
         self.reason = reason
@@ -247,7 +251,7 @@ class CannotOpen(SmithersError):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"cannot open {path!r}: {reason}")
+        super().__init__(f"cannot open {shown(path, LONGEST_PATH)}: {reason}")
         self.path = path
         self.reason = reason
 

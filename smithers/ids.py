@@ -6,6 +6,7 @@ import re
 import sys
 import uuid
 
+from reactive_sqlite.arguments import shown
 from smithers.errors import TransitionNotFound
 
 _TRANSITION = re.compile(r"t([1-9][0-9]{0,18})", re.ASCII)
@@ -36,7 +37,7 @@ def transition_seq(id: object) -> int:
     anything else.
     """
     if isinstance(id, bool) or not isinstance(id, str | int):
-        raise TypeError(f"a transition id is text like 't12' or an int, not {id!r}")
+        raise TypeError(f"a transition id is text like 't12' or an int, not {shown(id)}")
     if isinstance(id, int):
         seq = id
     else:

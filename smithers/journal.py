@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.tables import Table
 from reactive_sqlite.trail import Trail
@@ -132,7 +133,7 @@ class Journal:
 
     def check_writable(self, action: str, key: str | None = None) -> None:
         """Raise ReadOnly, before anything else happens, where nothing can be written."""
-        self._workspace.check_writable(action if key is None else f"{action} {key!r}")
+        self._workspace.check_writable(action if key is None else f"{action} {shown(key)}")
 
     def _insert(
         self, key: str, text: str | None, value: Any, trigger: str | None, now: datetime

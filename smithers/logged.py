@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
+from reactive_sqlite.arguments import shown
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
 from smithers.parents import parents
@@ -35,7 +36,7 @@ def given(
     values = cast("Mapping[str, Any]", taken)
     unknown = [key for key in values if key not in keys]
     if unknown:
-        raise TypeError(f"{call} takes {', '.join(keys)}, not {unknown[0]!r}")
+        raise TypeError(f"{call} takes {', '.join(keys)}, not {shown(unknown[0])}")
     missing = [key for key in keys[:needed] if key not in values]
     if missing:
         raise TypeError(f"{call} needs {' and '.join(missing)}")
@@ -59,14 +60,14 @@ def time_or_none(time: Any, name: str) -> str | None:
     if time is None:
         return None
     if isinstance(time, str):
-        time = _read(time, name)
+        time = _read(str.__str__(time), name)
     if not isinstance(time, datetime):
         kind = type(time).__name__
-        raise TypeError(f"{name} is a datetime or ISO-8601 text, not {kind}: {time!r}")
+        raise TypeError(f"{name} is a datetime or ISO-8601 text, not {kind}: {shown(time)}")
     try:
         return to_text(time)
     except (OverflowError, ValueError) as error:
-        raise ValueError(f"{name} lies outside the calendar: {time!r}") from error
+        raise ValueError(f"{name} lies outside the calendar: {shown(time)}") from error
 
 
 def count_or_none(number: Any, name: str) -> int | None:
@@ -74,23 +75,23 @@ def count_or_none(number: Any, name: str) -> int | None:
     if number is None:
         return None
     if type(number) is not int:
-        raise TypeError(f"{name} is an int, not {type(number).__name__}: {number!r}")
+        raise TypeError(f"{name} is an int, not {type(number).__name__}: {shown(number)}")
     if not 0 <= number < 2**63:
-        raise ValueError(f"{name} is a whole number from 0 up, not {number!r}")
+        raise ValueError(f"{name} is a whole number from 0 up, not {shown(number)}")
     return number
 
 
 def flag(value: object, name: str) -> bool:
     """Return True or False, and nothing that merely counts as either."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {value!r}")
+        raise TypeError(f"{name} is True or False, not {shown(value)}")
     return value
 
 
 def json_list(value: object, name: str) -> str:
     """Write a list of any JSON as JSON text."""
     if not isinstance(value, list | tuple):
-        raise TypeError(f"{name} are a list, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} are a list, not {type(value).__name__}: {shown(value)}")
     return encode(cast("Sequence[Any]", value), name=name)
 
 
@@ -119,7 +120,7 @@ def _read(text: str, name: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{name} is ISO-8601 text, not {text!r}") from error
+        raise ValueError(f"{name} is ISO-8601 text, not {shown(text)}") from error
     if moment.tzinfo is None:
-        raise ValueError(f"{name}, where it is text, has a zone: {text!r} has none")
+        raise ValueError(f"{name}, where it is text, has a zone: {shown(text)} has none")
     return moment

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from reactive_sqlite.arguments import shown
 from smithers.context import Frame, Kind
 from smithers.errors import InvalidStatus, NotFound
 from smithers.rows import check_id
@@ -75,7 +76,9 @@ def _named(workspace: Workspace, kind: Kind, id: str, *, outer: Parents | None) 
         for name in ("execution_id", "phase_id", "step_id"):
             wanted, has = getattr(outer, name), getattr(found, name)
             if wanted is not None and wanted != has:
-                raise ValueError(f"{kind} {id!r} stands below {name} {has!r}, not {wanted!r}")
+                raise ValueError(
+                    f"{kind} {shown(id)} stands below {name} {shown(has)}, not {shown(wanted)}"
+                )
     return found
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from reactive_sqlite.arguments import check_parameters, is_one_of, shown
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
 from smithers.answers import EMPTY, QueryDelivery
@@ -70,14 +71,14 @@ class Registry:
     ) -> Callable[[Handler], Registration]:
         """Check a trigger on a key; its handler makes it whole."""
         check_key(key)
-        self._check(name, retries)
-        if start not in ("now", "beginning"):
-            raise ValueError(f'start is "now" or "beginning", not {start!r}')
+        name = self._checked(name, retries)
+        if not is_one_of(start, ("now", "beginning")):
+            raise ValueError(f'start is "now" or "beginning", not {shown(start)}')
         if when is not None:
             check_callable(when, "when")
             if is_async(when):
-                raise TypeError(f"when is a plain function of a transition, not {when!r}")
-        text = None if to is ANY else encode(to, name=f"`to` of trigger {name!r}")
+                raise TypeError(f"when is a plain function of a transition, not {shown(when)}")
+        text = None if to is ANY else encode(to, name=f"`to` of trigger {shown(name)}")
         return lambda handler: Registration(
             name=name,
             handler=handler,
@@ -93,7 +94,8 @@ class Registry:
     ) -> Callable[[Handler], Registration]:
         """Check a trigger on a query; its handler makes it whole."""
         check_text(sql, "the query of a trigger")
-        self._check(name, retries)
+        name = self._checked(name, retries)
+        check_parameters(params)
         kept = dict(params) if isinstance(params, Mapping) else tuple(params)
         return lambda handler: Registration(
             name=name, handler=handler, retries=retries, sql=sql, params=kept
@@ -204,19 +206,21 @@ class Registry:
         """Let others handle the triggers."""
         self.claims.release_all()
 
-    def _check(self, name: str, retries: object) -> None:
+    def _checked(self, name: str, retries: object) -> str:
         check_text(name, "the name of a trigger")
         if type(retries) is not int or not 0 <= retries < 2**31:
-            raise ValueError(f"retries is a number of attempts from 0 up, not {retries!r}")
+            raise ValueError(f"retries is a number of attempts from 0 up, not {shown(retries)}")
         if self._database.closed:
             raise DatabaseClosed("the database is closed")
-        self._workspace.check_writable(f"register trigger {name!r}")
+        self._workspace.check_writable(f"register trigger {shown(name)}")
+        name = str.__str__(name)
         with self._lock:
             self._refuse_second(name)
+        return name
 
     def _refuse_second(self, name: str) -> None:
         if name in self._known:
-            raise ValueError(f"trigger {name!r} has a handler already")
+            raise ValueError(f"trigger {shown(name)} has a handler already")
 
     def _write(self, trigger: Registration) -> None:
         self.rows.register(
@@ -231,7 +235,7 @@ class Registry:
 def check_callable(function: object, name: str) -> None:
     """Refuse what cannot be called."""
     if not callable(function):
-        raise TypeError(f"{name} is a function of what has changed, not {function!r}")
+        raise TypeError(f"{name} is a function of what has changed, not {shown(function)}")
 
 
 def is_async(function: object) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from smithers.errors import RepositoryError
+from smithers.files import path_text
 
 # Seconds for one answer; a merge of a large tree takes git less than one.
 TIMEOUT = 30.0
@@ -100,8 +101,11 @@ def read_head(repo: str | os.PathLike[str] = ".") -> Head:
 
     Raises RepositoryError: no repository, no commit yet, git or jj missing, silent or failing.
     """
-    place = Path(repo)
-    if not place.is_dir():
+    try:
+        place = Path(path_text(repo, "a repository"))
+    except ValueError as error:
+        raise RepositoryError(os.fspath(repo), "this is no path") from error
+    if not os.path.isdir(place):
         raise RepositoryError(str(place), "there is no such directory")
     return _jj_head(place) if _speaks_jj(place) else _git_head(place)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import from_text, to_text
@@ -125,7 +126,7 @@ class Rows(Generic[R]):
         that has ended, OwnershipLost; then nothing was written.
         """
         check_id(id, self._kind)
-        self._workspace.check_writable(f"{action} {self._kind} {id!r}")
+        self._workspace.check_writable(f"{action} {self._kind} {shown(id)}")
         names = ("end", *values)
         sql = self._statements.get(names)
         if sql is None:
@@ -148,7 +149,7 @@ class Rows(Generic[R]):
     def change(self, id: str, action: str, **values: Any) -> None:
         """Change columns of a running row; errors as of `end`."""
         check_id(id, self._kind)
-        self._workspace.check_writable(f"{action} {self._kind} {id!r}")
+        self._workspace.check_writable(f"{action} {self._kind} {shown(id)}")
         names = ("change", *values)
         sql = self._statements.get(names)
         if sql is None:

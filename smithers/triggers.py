@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from reactivex.abc import DisposableBase
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.dialect import locked_elsewhere, sqlite3
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
@@ -186,7 +187,7 @@ class Triggers:
     def _add(self, trigger: Registration) -> None:
         if is_async(trigger.handler):
             raise TypeError(
-                f"the handler of {trigger.name!r} is asynchronous, and this database is not: "
+                f"the handler of {shown(trigger.name)} is asynchronous, and this database is not: "
                 "use create_async_smithers_db"
             )
         check_callable(trigger.handler, "a handler")
@@ -263,8 +264,8 @@ def _outcome(call: Call) -> Outcome:
             if close is not None:
                 close()  # or Python would complain that nobody has awaited it
             raise TypeError(
-                f"the handler of {call.trigger.name!r} has returned something to be awaited, and "
-                "this database is synchronous"
+                f"the handler of {shown(call.trigger.name)} has returned something to be awaited, "
+                "and this database is synchronous"
             )
     except Exception as error:
         return Failed(error)

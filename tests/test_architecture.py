@@ -21,6 +21,7 @@ PACKAGES = ("reactive_sqlite", "smithers")
 # A module may import its own row or a lower one. A package named here stands for all its modules;
 # the longest matching name decides. A new room begins with a line here and its reason.
 ROWS = {
+    "reactive_sqlite.arguments": 1,  # what callers pass, shown in errors and refused
     "reactive_sqlite.errors": 1,
     "reactive_sqlite.signals": 1,
     "reactive_sqlite.region": 2,
@@ -110,6 +111,7 @@ ROWS = {
 FACES = {"reactive_sqlite": 6, "smithers": 13, "smithers.__main__": 13}
 
 PURE = (
+    "reactive_sqlite.arguments",
     "reactive_sqlite.errors",
     "reactive_sqlite.signals",
     "reactive_sqlite.region",

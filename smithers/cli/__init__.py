@@ -130,7 +130,9 @@ def _run(args: Sequence[str] | None) -> int:
     except (_Unread, BrokenPipeError):
         raise
     except click.UsageError as error:
-        error.show()
+        text = io.StringIO()
+        error.show(text)
+        click.echo("\n".join(map(_harmless, text.getvalue().splitlines())), err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _failed("interrupted", 1)
@@ -146,10 +148,12 @@ def _run(args: Sequence[str] | None) -> int:
 
 def _failed(message: str, code: int) -> int:
     # SQLite repeats the text it does not understand, and a terminal would obey what is in it.
-    line = " ".join(message.split())
-    text = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in line)
-    click.echo(f"Error: {text}", err=True)
+    click.echo(f"Error: {_harmless(' '.join(message.split()))}", err=True)
     return code
+
+
+def _harmless(line: str) -> str:
+    return "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in line)
 
 
 def _discard_output() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from reactive_sqlite.arguments import shown
 from smithers.cli.output import (
     as_fields,
     print_json,
@@ -28,6 +29,9 @@ from smithers.cli.target import (
 from smithers.codec import check_key, check_trigger, encode
 from smithers.errors import NotFound, SmithersError
 from smithers.records import Transition
+
+# Of longer ones only the beginning is repeated in an error.
+LONGEST_SHOWN = 200
 
 
 @click.command()
@@ -72,7 +76,7 @@ def set_value(
     # Nothing is made for what could not be kept in it.
     check_key(key)
     check_trigger(trigger)
-    encode(parsed, name=f"state {key!r}")
+    encode(parsed, name=f"state {shown(key)}")
     with open_for_writing(path, create=create) as db:
         _told(db.state.set(key, parsed, trigger), as_json)
 
@@ -149,13 +153,16 @@ def replay(path: str | None, as_json: bool, id: str) -> None:
 
 def _id(text: str | None) -> str | int | None:
     # "12" is as good as "t12" where everything is text.
-    return int(text) if text is not None and text.isdecimal() else text
+    # What has more digits than one can have is told as it is.
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
 
 
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        if len(text) > LONGEST_SHOWN:
+            raise SmithersError(f"{shown(text)} is not JSON ({error})") from error
         quoted = shlex.quote(json.dumps(text, ensure_ascii=False))
         raise SmithersError(
             f"{text!r} is not JSON ({error}); text needs quotes of its own: {quoted}"

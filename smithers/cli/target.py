@@ -42,7 +42,7 @@ def json_option(command: F) -> F:
 
 def limit_option(default: int | None, text: str) -> Callable[[F], F]:
     """Add --limit, a number of rows."""
-    kind = click.IntRange(min=0)
+    kind = click.IntRange(min=0, max=2**63 - 1)
     return click.option(
         "--limit", type=kind, metavar="N", default=default, show_default=True, help=text
     )

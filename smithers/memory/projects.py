@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from smithers.errors import CannotOpen
+from smithers.files import opened_path
 
 # The folder in which workflows keep their databases, each in a directory of its own.
 WORKFLOWS = ".smithers"
@@ -103,12 +103,7 @@ def _first_line(file: Path) -> str | None:
 
 
 def _path(given: str | os.PathLike[str]) -> Path:
-    text = os.fspath(given)
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"a path is a str or a Path, not {given!r}")
-    if not text or "\0" in text:
-        raise CannotOpen(text, "this is no path")
-    return Path(text)
+    return Path(opened_path(given))
 
 
 def _absolute(path: Path) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from reactive_sqlite.arguments import is_one_of, shown
 from reactive_sqlite.database import Database
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import ReactiveError
@@ -148,11 +149,11 @@ class Shelves:
 
 def check_category(category: object) -> None:
     """Raise ValueError for what is no category."""
-    if category not in CATEGORIES:
-        raise ValueError(f"the category of a memory is one of {CATEGORIES}, not {category!r}")
+    if not is_one_of(category, CATEGORIES):
+        raise ValueError(f"the category of a memory is one of {CATEGORIES}, not {shown(category)}")
 
 
 def check_scope(scope: object) -> None:
     """Raise ValueError for what is no scope."""
-    if scope not in SCOPES:
-        raise ValueError(f"the scope of a memory is one of {SCOPES}, not {scope!r}")
+    if not is_one_of(scope, SCOPES):
+        raise ValueError(f"the scope of a memory is one of {SCOPES}, not {shown(scope)}")

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from reactive_sqlite.arguments import shown
 from smithers.codec import check_text, decode, encode
 from smithers.context import Frame
 from smithers.db import SmithersDB
@@ -59,9 +60,9 @@ class AgentCall:
         if self.key is not None:
             check_text(self.key, "the key of an agent")
         if self.timeout is not None and not self.timeout > 0:
-            raise ValueError(f"timeout is a number of seconds above 0, not {self.timeout!r}")
+            raise ValueError(f"timeout is a number of seconds above 0, not {shown(self.timeout)}")
         if type(self.retries) is not int or self.retries < 0:
-            raise ValueError(f"retries is a whole number from 0 on, not {self.retries!r}")
+            raise ValueError(f"retries is a whole number from 0 on, not {shown(self.retries)}")
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from reactive_sqlite.arguments import shown
 from smithers.errors import ClaudeMissing
 from smithers.runtime.agents import AgentCall, agent
 from smithers.runtime.groups import Launched, end_group, to_the_end
@@ -83,9 +84,11 @@ async def claude(
 ) -> AgentResult:
     """Run Claude Code in a script; see `Run.claude`."""
     if max_turns is not None and (type(max_turns) is not int or max_turns < 1):
-        raise ValueError(f"max_turns is a whole number from 1 on, not {max_turns!r}")
+        raise ValueError(f"max_turns is a whole number from 1 on, not {shown(max_turns)}")
     if max_cost_usd is not None and not max_cost_usd >= 0:
-        raise ValueError(f"max_cost_usd is a number of dollars from 0 up, not {max_cost_usd!r}")
+        raise ValueError(
+            f"max_cost_usd is a number of dollars from 0 up, not {shown(max_cost_usd)}"
+        )
     if options is not None and not hasattr(options, "cli_path"):
         raise TypeError(f"options is a ClaudeAgentOptions, not {type(options).__name__}")
     system_prompt = call.system_prompt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from reactive_sqlite.arguments import shown
 from smithers.codec import check_text
 from smithers.db import SmithersDB
 from smithers.errors import InvalidStatus, NotFound
@@ -24,7 +25,7 @@ async def human(
     check_text(key, "the key of a gate")
     check_text(prompt, "the prompt of a gate", empty=True)
     if timeout is not None and not timeout >= 0:
-        raise ValueError(f"timeout is a number of seconds from 0 up, or None, not {timeout!r}")
+        raise ValueError(f"timeout is a number of seconds from 0 up, or None, not {shown(timeout)}")
     place = script.places.next("gate", key)
     standing = script.standing(place)
     if standing is None or await _is_over(script, standing):
@@ -47,7 +48,7 @@ async def human(
     except BaseException as error:
         script.places.give_back(place)  # asked again, it is the same question
         if isinstance(error, TimeoutError):
-            raise TimeoutError(f"nobody has answered {key!r} within {timeout} s") from error
+            raise TimeoutError(f"nobody has answered {shown(key)} within {timeout} s") from error
         raise
     if found is None:
         raise NotFound("gate", id)

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.signals.watched import WatchedRun
 from smithers.records import RalphResult
 from smithers.runtime.place import Place
@@ -26,7 +27,7 @@ async def ralph(
 ) -> RalphResult:
     """Run a body as often as it takes; see `Run.ralph`."""
     if type(max_iterations) is not int or max_iterations < 1:
-        raise ValueError(f"max_iterations is a whole number from 1 on, not {max_iterations!r}")
+        raise ValueError(f"max_iterations is a whole number from 1 on, not {shown(max_iterations)}")
     if not callable(body):
         raise TypeError(f"a body is a function without parameters, not {type(body).__name__}")
     seconds = _seconds(wait)
@@ -119,4 +120,4 @@ def _seconds(wait: object) -> float | None:
         return None
     if isinstance(wait, int | float) and wait >= 0:
         return float(wait)
-    raise ValueError(f"wait is True, False or a number of seconds from 0 up, not {wait!r}")
+    raise ValueError(f"wait is True, False or a number of seconds from 0 up, not {shown(wait)}")

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from reactive_sqlite.arguments import shown
 from smithers.codec import check_text
 from smithers.context import Frame
 from smithers.db import SmithersDB
@@ -65,7 +66,7 @@ class Run(Generic[D]):
     ) -> None:
         check_text(name, "the name of a run")
         if not isinstance(resume, bool | str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"resume is True, False, 'failed' or an id, not {resume!r}")
+            raise TypeError(f"resume is True, False, 'failed' or an id, not {shown(resume)}")
         self.db = db
         self._host_of = host
         self._name = name
@@ -179,7 +180,7 @@ class Run(Generic[D]):
             if inspect.iscoroutine(fn):
                 fn.close()
             raise TypeError(
-                f"step {name!r} takes a function and calls it with the arguments that follow, "
+                f"step {shown(name)} takes a function and calls it with the arguments that follow, "
                 f"not {type(fn).__name__}"
             )
         return await step(self._entered, name, lambda: fn(*args, **kwargs), key=key)
@@ -403,7 +404,7 @@ class Watch:
             return
         self.cancelled, self.reason = True, execution.cancel_reason
         if self._task is not None:
-            self._task.cancel(f"execution {execution.id!r} is to be cancelled")
+            self._task.cancel(f"execution {shown(execution.id)} is to be cancelled")
 
     def _take_term(self) -> bool:
         # A program that has said what SIGTERM means to it is left alone.

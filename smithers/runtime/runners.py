@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Protocol, cast
 
+from reactive_sqlite.arguments import shown
 from smithers.runtime.groups import end_group, to_the_end
 from smithers.runtime.tracking import AgentRecorder
 
@@ -106,7 +107,9 @@ class CommandRunner:
         model: str | None = None,
     ) -> None:
         if isinstance(argv, str) or not argv:
-            raise TypeError(f"a command is a list of the program and its arguments, not {argv!r}")
+            raise TypeError(
+                f"a command is a list of the program and its arguments, not {shown(argv)}"
+            )
         self._argv = [os.fspath(word) for word in argv]
         self._cwd = cwd
         self._env = env
@@ -131,7 +134,9 @@ class CommandRunner:
                 start_new_session=True,
             )
         except OSError as error:
-            raise RunnerError(f"cannot start {argv[0]!r}: {error.strerror or error}") from error
+            raise RunnerError(
+                f"cannot start {shown(argv[0])}: {error.strerror or error}"
+            ) from error
         try:
             program.feed(transport, None if given else task.prompt.encode())
             await program.exited

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from reactive_sqlite.arguments import shown
 from smithers.codec import check_text, encoded
 from smithers.context import Frame
 from smithers.db import SmithersDB
@@ -54,7 +55,7 @@ async def step(
         script.leave(frame, error)
         raise
     try:
-        _, plain = encoded(value, name=f"the result of step {name!r}")
+        _, plain = encoded(value, name=f"the result of step {shown(name)}")
     except (TypeError, ValueError) as error:
         await _end(script, frame, error)
         raise

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import ReactiveError
 from smithers.clock import utc_now
@@ -216,7 +217,7 @@ class AgentRecorder:
         """Tell of an error that must not stop the agent."""
         self.errors.append(error)
         context = {
-            "message": f"not all of what agent {self._id!r} does could be recorded",
+            "message": f"not all of what agent {shown(self._id)} does could be recorded",
             "exception": error,
         }
         asyncio.get_running_loop().call_exception_handler(context)

@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
@@ -160,6 +161,7 @@ class Agents:
 
         >>> db.agents.leave(id)
         """
+        check_id(id, "agent")
         with unless_ended:
             if error is None:
                 self.complete(id, self._output(id))
@@ -299,10 +301,13 @@ def _spent(tokens: Mapping[str, float] | None) -> dict[str, Any]:
     """Check what a model has used and return it by column, always in the same order."""
     if tokens is None:
         return {}
+    if not isinstance(tokens, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(tokens).__name__
+        raise TypeError(f"tokens is a mapping of names to numbers, not {kind}: {shown(tokens)}")
     unknown = [name for name in tokens if name not in _COUNTS and name != "cost_usd"]
     if unknown:
         known = ", ".join((*_COUNTS, "cost_usd"))
-        raise ValueError(f"tokens are counted as {known}; not as {unknown}")
+        raise ValueError(f"tokens are counted as {known}; not as {shown(unknown)}")
     values: dict[str, Any] = {
         column: _count(tokens[name], f"tokens: {name}")
         for name, column in _COUNTS.items()
@@ -315,7 +320,7 @@ def _spent(tokens: Mapping[str, float] | None) -> dict[str, Any]:
 
 def _count(value: object, name: str) -> int:
     if type(value) is not int or not 0 <= value <= MOST_TOKENS:
-        raise ValueError(f"{name} is a whole number from 0 to {MOST_TOKENS}, not {value!r}")
+        raise ValueError(f"{name} is a whole number from 0 to {MOST_TOKENS}, not {shown(value)}")
     return value
 
 
@@ -323,7 +328,7 @@ def _cost(value: object) -> float:
     # NaN is in no range.
     if isinstance(value, int | float) and type(value) is not bool and 0 <= value <= MOST_DOLLARS:
         return float(value)
-    raise ValueError(f"tokens: cost_usd is a number from 0 to {MOST_DOLLARS}, not {value!r}")
+    raise ValueError(f"tokens: cost_usd is a number from 0 to {MOST_DOLLARS}, not {shown(value)}")
 
 
 def _agent(
@@ -361,7 +366,7 @@ def _agent(
         prompt=prompt,
         status=status,
         output=output,
-        structured=json_or_none(structured, f"the structured output of agent {id!r}"),
+        structured=json_or_none(structured, f"the structured output of agent {shown(id)}"),
         error=error,
         session_id=session_id,
         turns=turns,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 
+from reactive_sqlite.arguments import is_one_of, shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_limit, check_text
@@ -11,7 +12,7 @@ from smithers.errors import NotFound, OwnershipLost, SmithersError
 from smithers.ids import new_id
 from smithers.ownership import FENCE
 from smithers.records import Approval
-from smithers.rows import Rows, moment, moment_or_none
+from smithers.rows import Rows, check_id, moment, moment_or_none
 from smithers.workspace import Workspace
 
 STATUSES = ("pending", "approved", "denied", "void")
@@ -21,6 +22,7 @@ _INSERT = f"""
     INSERT INTO {_TABLE} (id, execution_id, key, occurrence, prompt, requested_at)
     SELECT ?, ?, ?, ?, ?, ? WHERE {FENCE}
 """
+_EXECUTION = "SELECT 1 FROM executions WHERE id = ?"
 _PENDING = f"""
     SELECT {_COLUMNS} FROM {_TABLE} WHERE status = 'pending' AND key = ? {{execution}}
     AND execution_id IN (SELECT id FROM executions WHERE status IN ('running', 'interrupted'))
@@ -47,17 +49,25 @@ class Approvals:
     def request(self, execution_id: str, key: str, prompt: str, *, occurrence: int = 0) -> str:
         """Ask a question in the name of an execution; return the id of its gate.
 
+        Raises NotFound for an unknown execution, OwnershipLost where this run has lost it.
+
         >>> id = db.approvals.request(execution_id, "deploy", "Deploy to production?")
         """
+        check_id(execution_id, "execution")
         check_text(key, "the key of a gate")
         check_text(prompt, "the prompt of a gate", empty=True)
-        self._workspace.check_writable(f"ask for {key!r}")
+        if type(occurrence) is not int or not 0 <= occurrence < 2**63:
+            raise ValueError(f"occurrence is a whole number from 0 up, not {shown(occurrence)}")
+        self._workspace.check_writable(f"ask for {shown(key)}")
         id = new_id()
         now = to_text(self._workspace.now())
         fence = self._workspace.ownership.fence(execution_id)
         values = (id, execution_id, key, occurrence, prompt, now, *fence)
-        if not self._database.conn.execute(_INSERT, values).rowcount:
-            raise OwnershipLost(execution_id)
+        with self._database.transaction():
+            if self._database.conn.execute(_EXECUTION, (execution_id,)).fetchone() is None:
+                raise NotFound("execution", execution_id)
+            if not self._database.conn.execute(_INSERT, values).rowcount:
+                raise OwnershipLost(execution_id)
         return id
 
     def approve(
@@ -125,7 +135,7 @@ class Approvals:
             check_text(comment, "the comment of a decision", empty=True)
         if execution_id is not None:
             check_text(execution_id, "the id of an execution")
-        self._workspace.check_writable(f"decide {key!r}")
+        self._workspace.check_writable(f"decide {shown(key)}")
         sql = _PENDING.format(execution="" if execution_id is None else "AND execution_id = ?")
         values = (key,) if execution_id is None else (key, execution_id)
         with self._database.transaction():
@@ -135,7 +145,7 @@ class Approvals:
             executions = sorted({approval.execution_id for approval in waiting})
             if len(executions) > 1:
                 raise SmithersError(
-                    f"several executions wait at {key!r}, name one: {', '.join(executions)}"
+                    f"several executions wait at {shown(key)}, name one: {', '.join(executions)}"
                 )
             id = waiting[0].id
             now = to_text(self._workspace.now())
@@ -148,8 +158,8 @@ class Approvals:
 def _of(status: str | None) -> dict[str, str]:
     if status is None:
         return {}
-    if status not in STATUSES:
-        raise ValueError(f"the status of a gate is one of {STATUSES}, not {status!r}")
+    if not is_one_of(status, STATUSES):
+        raise ValueError(f"the status of a gate is one of {STATUSES}, not {shown(status)}")
     return {"status": status}
 
 

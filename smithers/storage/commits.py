@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, overload
 
+from reactive_sqlite.arguments import is_one_of, shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text
@@ -105,8 +106,10 @@ class Commits:
         """
         taken = given("log_commit", facts, named, keys=_COMMIT_KEYS, needed=2)
         vcs_type, hash = taken.get("vcs_type", "git"), taken["hash"]
-        if vcs_type not in VCS_TYPES:
-            raise ValueError(f"the vcs_type of a commit is one of {VCS_TYPES}, not {vcs_type!r}")
+        if not is_one_of(vcs_type, VCS_TYPES):
+            raise ValueError(
+                f"the vcs_type of a commit is one of {VCS_TYPES}, not {shown(vcs_type)}"
+            )
         check_text(hash, "the hash of a commit")
         check_text(taken["message"], "the message of a commit", empty=True)
         change_id = text_or_none(taken.get("change_id"), "the change id of a commit")
@@ -116,7 +119,7 @@ class Commits:
             name: count_or_none(taken.get(name), f"`{name}` of a commit")
             for name in ("files_changed", "insertions", "deletions")
         }
-        self._workspace.check_writable(f"log commit {hash!r}")
+        self._workspace.check_writable(f"log commit {shown(hash)}")
         id, now = new_id(), to_text(self._workspace.now())
         where = {"vcs_type": vcs_type, "hash": hash}
         with self._database.transaction():
@@ -169,7 +172,7 @@ class Commits:
         check_text(snapshot_id, "the id of a snapshot")
         description = text_or_none(taken.get("description"), "the description of a snapshot")
         timestamp = time_or_none(taken.get("timestamp"), "the timestamp of a snapshot")
-        self._workspace.check_writable(f"log snapshot {snapshot_id!r}")
+        self._workspace.check_writable(f"log snapshot {shown(snapshot_id)}")
         id, now = new_id(), to_text(self._workspace.now())
         where = {"snapshot_id": snapshot_id}
         with self._database.transaction():

@@ -7,12 +7,14 @@ import os
 from contextlib import nullcontext
 from typing import Any, overload
 
+from reactive_sqlite.arguments import is_one_of, shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
 from smithers.context import Frame
 from smithers.errors import ExecutionBusy, InvalidStatus, NotFound
 from smithers.failure import error_text
+from smithers.files import path_text
 from smithers.ids import new_id
 from smithers.ownership import Lease
 from smithers.process import Process, this_process
@@ -118,11 +120,11 @@ class Executions:
     ) -> Frame:
         """Start an execution as `start` does, without letting it run in this context."""
         check_text(name, "the name of an execution")
-        path = None if file_path is None else os.fspath(file_path)
+        path = None if file_path is None else path_text(file_path, "the script of an execution")
         if path is not None:
-            check_text(path, "the file path of an execution")
+            check_text(path, "the path of the script of an execution")
         text = None if config is None else encode(config, name="the config of an execution")
-        self._workspace.check_writable(f"start execution {name!r}")
+        self._workspace.check_writable(f"start execution {shown(name)}")
         id = new_id()
         now = to_text(self._workspace.now())
         with self._database.transaction():
@@ -148,7 +150,7 @@ class Executions:
         >>> db.execution.finish(id)
         """
         check_id(id, "execution")
-        self._workspace.check_writable(f"complete execution {id!r}")
+        self._workspace.check_writable(f"complete execution {shown(id)}")
         with self._database.transaction():
             row = self._database.conn.execute(_STATUS, (id,)).fetchone()
             if self._ownership.owns(id) or row is None or row[0] not in ENDED:
@@ -173,7 +175,7 @@ class Executions:
         if reason is not None:
             check_text(reason, "the reason of a cancellation", empty=True)
         check_id(id, "execution")
-        self._workspace.check_writable(f"cancel execution {id!r}")
+        self._workspace.check_writable(f"cancel execution {shown(id)}")
         with self._database.transaction():
             self._check_open(id, "cancel")
             if self._ownership.owned_by_others(id):
@@ -208,8 +210,8 @@ class Executions:
         """
         if status is None:
             return self._rows.list(limit=limit)
-        if status not in EXECUTION_STATUSES:
-            raise ValueError(f"the status is one of {EXECUTION_STATUSES}, not {status!r}")
+        if not is_one_of(status, EXECUTION_STATUSES):
+            raise ValueError(f"the status is one of {EXECUTION_STATUSES}, not {shown(status)}")
         return self._rows.list({"status": status}, limit=limit)
 
     @overload
@@ -264,7 +266,7 @@ class Executions:
         With `failed` one that has failed is taken up again as well.
         """
         check_id(id, "execution")
-        self._workspace.check_writable(f"resume execution {id!r}")
+        self._workspace.check_writable(f"resume execution {shown(id)}")
         with self._database.transaction():
             if failed:
                 self._database.conn.execute(_REVIVE, (id,))
@@ -284,7 +286,7 @@ class Executions:
         as incomplete.
         """
         check_text(name, "the name of an execution")
-        self._workspace.check_writable(f"resume execution {name!r}")
+        self._workspace.check_writable(f"resume execution {shown(name)}")
         statuses = ("running", "interrupted", "failed" if failed else "interrupted")
         for (id,) in self._database.conn.execute(_RESUMABLE, (*statuses, name)).fetchall():
             if self._ownership.owns(id):
@@ -301,7 +303,7 @@ class Executions:
         >>> db.execution.interrupt(id)
         """
         check_id(id, "execution")
-        self._workspace.check_writable(f"interrupt execution {id!r}")
+        self._workspace.check_writable(f"interrupt execution {shown(id)}")
         with self._database.transaction():
             self._ownership_before(id, "interrupt")
             self._database.conn.execute(_INTERRUPT, (id,))
@@ -334,7 +336,7 @@ class Executions:
         error: str | None = None,
     ) -> None:
         check_id(id, "execution")
-        self._workspace.check_writable(f"{action} execution {id!r}")
+        self._workspace.check_writable(f"{action} execution {shown(id)}")
         with self._database.transaction():
             self._ownership_before(id, action)
             self._write_end(id, status, result=result, error=error)
@@ -411,8 +413,8 @@ class Executions:
             name=name,
             file_path=file_path,
             status=status,
-            config=json_or_none(config, f"the config of execution {id!r}"),
-            result=json_or_none(result, f"the result of execution {id!r}"),
+            config=json_or_none(config, f"the config of execution {shown(id)}"),
+            result=json_or_none(result, f"the result of execution {shown(id)}"),
             error=error,
             owner=owner,
             is_live=is_live,

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.codec import check_key, decode
 from smithers.errors import TransitionNotFound
@@ -92,7 +93,9 @@ class StateHistory:
         if key is not None:
             check_key(key)
         if limit is not None and (type(limit) is not int or not 0 <= limit < 2**63):
-            raise ValueError(f"limit is a number of transitions from 0 up, or None, not {limit!r}")
+            raise ValueError(
+                f"limit is a number of transitions from 0 up, or None, not {shown(limit)}"
+            )
         sql = _NEWEST.format(key="" if key is None else _OF_KEY)
         values = {
             "key": key,
@@ -110,7 +113,7 @@ class StateHistory:
         >>> db.state.state_at("t1")
         {'phase': 'start'}
         """
-        return {key: decode(text, name=f"state {key!r}") for key, text in self._texts_at(id)}
+        return {key: decode(text, name="state", key=key) for key, text in self._texts_at(id)}
 
     def replay_to(self, id: str | int) -> list[Transition]:
         """Make the whole state what it was after the commit that wrote a transition.
@@ -122,7 +125,7 @@ class StateHistory:
         >>> db.state.replay_to("t1")
         [Transition(id='t3', ..., trigger='replay:t1', ...)]
         """
-        self._journal.check_writable(f"replay to {id!r}")
+        self._journal.check_writable(f"replay to {shown(id)}")
         seq = transition_seq(id)
         with self._database.transaction():
             then = [Change(key, text, readable(text, key)) for key, text in self._texts_at(id)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast, overload
 
+from reactive_sqlite.arguments import check_callable, shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.accessor import Accessor
-from smithers.codec import check_key, check_trigger, encoded
+from smithers.codec import MAX_KEY_LENGTH, check_key, check_trigger, encoded
 from smithers.errors import StateTypeError
 from smithers.journal import Journal
 from smithers.records import Transition
@@ -43,7 +44,7 @@ class StateKey(Generic[T]):
         self.name = name
         self.type = type
         self._journal = journal
-        self._subject = f"state {name!r}"
+        self._subject = f"state {shown(name, 2 * MAX_KEY_LENGTH)}"
         try:
             self._wanted = type if default is not MISSING else _or_none(type)
             self._shape = shape_of(self._wanted)
@@ -76,6 +77,7 @@ class StateKey(Generic[T]):
         >>> attempts.update(lambda n: n + 1).value
         2
         """
+        check_callable(fn, "fn")
         check_trigger(trigger)
         self._journal.check_writable("change state", self.name)
         with self._journal.database.transaction():
@@ -122,10 +124,10 @@ class StateKey(Generic[T]):
         return text, plain
 
     def _mismatch(self, text: str, misfit: Misfit) -> StateTypeError:
-        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        cut = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
         reason = f" ({misfit})" if str(misfit) else ""
         wanted = type_name(self._wanted)
-        return StateTypeError(f"{self._subject}: found {shown}, wanted {wanted}{reason}")
+        return StateTypeError(f"{self._subject}: found {cut}, wanted {wanted}{reason}")
 
 
 class SetKey(Generic[T]):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Literal, TypedDict, Unpack
 
+from reactive_sqlite.arguments import shown
 from smithers.clock import to_text
 from smithers.codec import check_key, check_text
 from smithers.errors import NotFound
@@ -16,6 +16,8 @@ from smithers.memory.shelving import Shelves, check_category, check_scope
 from smithers.records import Memory
 from smithers.workspace import Workspace
 
+# Where the calendar of SQLite ends, a little before that of Python: `datetime.max` is meant.
+_NEVER = "9999-12-31T23:59:59.999000Z"
 Moment = datetime | timedelta | str | None
 
 
@@ -83,7 +85,7 @@ class Remembering:
             "now": to_text(self._workspace.now()),
             "execution_id": self._workspace.context.execution_id,
         }
-        self._workspace.check_writable(f"add memory {key!r}")
+        self._workspace.check_writable(f"add memory {shown(key)}")
         shelf = self._shelves.home(scope)
         memory, undo = shelf.add(values)
         self._shelves.undoable(shelf, undo)
@@ -196,7 +198,7 @@ class Remembering:
             changes["source"] = text_or_none(source, "the source of a memory")
         if expires_at is not _UNCHANGED:
             changes["expires_at"] = self._moment(expires_at)
-        self._workspace.check_writable(f"update memory {id!r}")
+        self._workspace.check_writable(f"update memory {shown(id)}")
         shelf, memory = self._shelves.find(id)
         if not changes:
             return memory
@@ -212,7 +214,7 @@ class Remembering:
         >>> db.memories.delete(memory.id)
         """
         id = _id(id)
-        self._workspace.check_writable(f"delete memory {id!r}")
+        self._workspace.check_writable(f"delete memory {shown(id)}")
         shelf, _ = self._shelves.find(id)
         there, undo = shelf.delete(id)
         if not there:
@@ -224,15 +226,18 @@ class Remembering:
             try:
                 expires_at = self._workspace.now() + expires_at
             except OverflowError as error:
-                raise ValueError(f"a memory cannot expire that far off: {expires_at!r}") from error
-        return time_or_none(expires_at, "the expiry of a memory")
+                raise ValueError(
+                    f"a memory cannot expire that far off: {shown(expires_at)}"
+                ) from error
+        text = time_or_none(expires_at, "the expiry of a memory")
+        return None if text is None else min(text, _NEVER)
 
 
 def _confidence(number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise TypeError(f"a confidence is a number, not {type(number).__name__}: {number!r}")
-    if math.isnan(number) or not 0 <= number <= 1:
-        raise ValueError(f"a confidence is from 0 to 1, not {number!r}")
+        raise TypeError(f"a confidence is a number, not {type(number).__name__}: {shown(number)}")
+    if not 0 <= number <= 1:  # nor is NaN
+        raise ValueError(f"a confidence is from 0 to 1, not {shown(number)}")
     return float(number)
 
 

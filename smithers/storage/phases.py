@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text
@@ -57,8 +58,8 @@ class Phases:
         """Start a phase as `start` does, without letting it run in this context."""
         check_text(name, "the name of a phase")
         if type(iteration) is not int or not 0 <= iteration < 2**63:
-            raise ValueError(f"an iteration is a whole number from 0 up, not {iteration!r}")
-        self._workspace.check_writable(f"start phase {name!r}")
+            raise ValueError(f"an iteration is a whole number from 0 up, not {shown(iteration)}")
+        self._workspace.check_writable(f"start phase {shown(name)}")
         above = parents(self._workspace, execution_id=execution_id)
         if above.execution_id is None:
             raise NoCurrentExecution("phase")
@@ -105,6 +106,7 @@ class Phases:
 
         >>> db.phases.leave(id)
         """
+        check_id(id, "phase")
         with unless_ended:
             self.complete(id) if error is None else self.fail(id, error)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.dialect import locked_elsewhere, quote, sqlite3
 from smithers.clock import to_text
 from smithers.errors import InTransaction
@@ -191,16 +192,16 @@ class Pruning:
         if before is None:
             return None
         if not isinstance(before, timedelta | datetime):
-            raise TypeError(f"before is a datetime or a timedelta, not {before!r}")
+            raise TypeError(f"before is a datetime or a timedelta, not {shown(before)}")
         if isinstance(before, timedelta) and before < timedelta(0):
-            raise ValueError(f"an age is not negative: {before!r}")
+            raise ValueError(f"an age is not negative: {shown(before)}")
         if isinstance(before, datetime) and before.utcoffset() is None:
-            raise ValueError(f"a time needs a time zone: {before!r}")
+            raise ValueError(f"a time needs a time zone: {shown(before)}")
         try:
             now = self._workspace.now()
             return to_text(now - before if isinstance(before, timedelta) else before)
         except OverflowError:
-            raise ValueError(f"there is no such time in UTC: {before!r}") from None
+            raise ValueError(f"there is no such time in UTC: {shown(before)}") from None
 
     def _plan(self, before: str | None, keep: int | None) -> _Plan:
         execute = self._database.conn.execute
@@ -312,9 +313,9 @@ class _Plan:
 
 def _check_count(count: object) -> None:
     if type(count) is not int:
-        raise TypeError(f"keep_executions is a number of executions, not {count!r}")
+        raise TypeError(f"keep_executions is a number of executions, not {shown(count)}")
     if not 0 <= count < 2**63:
-        raise ValueError(f"keep_executions is a number from 0 up, not {count!r}")
+        raise ValueError(f"keep_executions is a number from 0 up, not {shown(count)}")
 
 
 def _batches(doomed: Sequence[tuple[int, int]]) -> Iterator[list[int]]:

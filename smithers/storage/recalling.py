@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain, islice, zip_longest
 from typing import Any, TypedDict
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_key, check_limit
@@ -187,7 +188,9 @@ def _bound(limit: int | None) -> int:
 
 def _read(query: object) -> Search:
     if not isinstance(query, str):
-        raise TypeError(f"what is searched for is a str, not {type(query).__name__}: {query!r}")
+        raise TypeError(
+            f"what is searched for is a str, not {type(query).__name__}: {shown(query)}"
+        )
     return read_search(query)
 
 

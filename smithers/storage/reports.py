@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from reactive_sqlite.arguments import check_parameter, check_parameters, shown, sql_text
 from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.tokens import first_keyword
@@ -43,7 +44,7 @@ class WriteRefused(ValueError):
     """
 
     def __init__(self, sql: str) -> None:
-        super().__init__(f"this statement writes: pass write=True to allow it: {sql!r}")
+        super().__init__(f"this statement writes: pass write=True to allow it: {shown(sql)}")
         self.sql = sql
 
 
@@ -58,6 +59,7 @@ class Reports:
         self, sql: str, params: Parameters = (), *, write: bool = False
     ) -> list[dict[str, Any]]:
         """Run one statement and return its rows; `SmithersDB.query` is its public face."""
+        sql = sql_text(sql)
         bound = self._bound(sql, params)
         reads = _explains(sql) or self._database.reads_only(sql, bound)
         if not (reads or write):
@@ -69,6 +71,7 @@ class Reports:
 
     def observe(self, sql: str, params: Parameters = ()) -> ObservableQuery[list[dict[str, Any]]]:
         """Observe the rows of a query; `SmithersDB.observe` is its public face."""
+        sql = sql_text(sql)
         return self._database.observe(sql, self._bound(sql, params))
 
     def check(self, sql: str, params: Parameters = ()) -> None:
@@ -105,7 +108,15 @@ class Reports:
         SQLite itself, through EXPLAIN, which runs nothing: the text alone cannot tell `$1` from
         what stands inside a string.
         """
-        if isinstance(params, Mapping) or not _NUMBERED.search(sql):
+        check_parameters(params)
+        if isinstance(params, Mapping):
+            for name, value in params.items():
+                check_parameter(value, name)
+            return params
+        params = tuple(params)  # what can be read only once is read several times
+        for number, value in enumerate(params, start=1):
+            check_parameter(value, number)
+        if not _NUMBERED.search(sql):
             return params
         numbered = _Numbered(params)
         probe = sql if _explains(sql) else f"EXPLAIN -- {len(params)} parameters\n{sql}"

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text
@@ -85,12 +86,12 @@ class Reviews:
         taken = given("log_review", facts, named, keys=_KEYS, needed=4)
         review_id, target, summary = taken["review_id"], taken["target"], taken["summary"]
         check_text(review_id, "the id of a review")
-        check_text(target, f"the target of review {review_id!r}")
-        check_text(summary, f"the summary of review {review_id!r}", empty=True)
-        approved = flag(taken["approved"], f"`approved` of review {review_id!r}")
-        blocking = flag(taken.get("blocking", False), f"`blocking` of review {review_id!r}")
-        issues = json_list(taken.get("issues", ()), f"the issues of review {review_id!r}")
-        self._workspace.check_writable(f"log review {review_id!r}")
+        check_text(target, f"the target of review {shown(review_id)}")
+        check_text(summary, f"the summary of review {shown(review_id)}", empty=True)
+        approved = flag(taken["approved"], f"`approved` of review {shown(review_id)}")
+        blocking = flag(taken.get("blocking", False), f"`blocking` of review {shown(review_id)}")
+        issues = json_list(taken.get("issues", ()), f"the issues of review {shown(review_id)}")
+        self._workspace.check_writable(f"log review {shown(review_id)}")
         id, now = new_id(), to_text(self._workspace.now())
         where = {"review_id": review_id}
         with self._database.transaction():
@@ -108,7 +109,7 @@ class Reviews:
         datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
         """
         check_text(review_id, "the id of a review")
-        self._workspace.check_writable(f"resolve review {review_id!r}")
+        self._workspace.check_writable(f"resolve review {shown(review_id)}")
         where = {"review_id": review_id}
         with self._database.transaction():
             found = self._reviews.first(where)
@@ -189,6 +190,6 @@ def _review(
         blocking=bool(blocking),
         resolved_at=moment_or_none(resolved_at),
         summary=summary,
-        issues=json_or_none(issues, f"the issues of review {review_id!r}"),
+        issues=json_or_none(issues, f"the issues of review {shown(review_id)}"),
         timestamp=moment(timestamp),
     )

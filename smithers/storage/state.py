@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
+from reactive_sqlite.arguments import check_callable
 from reactive_sqlite.observation import ObservableQuery
 from smithers.accessor import Accessor
 from smithers.clock import from_text
@@ -136,6 +137,7 @@ class StateStore:
         1
         """
         check_key(key)
+        check_callable(fn, "fn")
         check_trigger(trigger)
         self._journal.check_writable("change state", key)
         with self._database.transaction():

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
@@ -64,7 +65,7 @@ class Steps:
         With `execution_id` it stands below that execution, in whatever of it runs here.
         """
         check_text(name, "the name of a step")
-        self._workspace.check_writable(f"start step {name!r}")
+        self._workspace.check_writable(f"start step {shown(name)}")
         above = parents(self._workspace, execution_id=execution_id, phase_id=phase_id)
         if above.execution_id is None:
             raise NoCurrentExecution("step")
@@ -99,6 +100,7 @@ class Steps:
 
         >>> db.steps.leave(id)
         """
+        check_id(id, "step")
         with unless_ended:
             self.complete(id) if error is None else self.fail(id, error)
 
@@ -222,7 +224,7 @@ def _step(
         phase_id=phase_id,
         name=name,
         status=status,
-        result=json_or_none(result, f"the result of step {id!r}"),
+        result=json_or_none(result, f"the result of step {shown(id)}"),
         error=error,
         snapshot_before=snapshot_before,
         snapshot_after=snapshot_after,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_text, decode, encode
@@ -49,8 +50,8 @@ class Tools:
         """
         check_id(agent_id, "agent")
         check_text(name, "the name of a tool")
-        text = None if input is None else encode(input, name=f"the input of tool {name!r}")
-        self._workspace.check_writable(f"start tool {name!r}")
+        text = None if input is None else encode(input, name=f"the input of tool {shown(name)}")
+        self._workspace.check_writable(f"start tool {shown(name)}")
         above = parents(self._workspace, agent_id=agent_id)
         id = new_id()
         values = {
@@ -163,7 +164,7 @@ def _stored(output: Any) -> tuple[str, bool]:
 def _read(output: str | None, is_json: int, id: str) -> Any:
     if output is None or not is_json:
         return output
-    return decode(output, name=f"the output of tool call {id!r}")
+    return decode(output, name=f"the output of tool call {shown(id)}")
 
 
 def _tool_call(
@@ -187,7 +188,7 @@ def _tool_call(
         agent_id=agent_id,
         execution_id=execution_id,
         name=name,
-        input=json_or_none(input, f"the input of tool call {id!r}"),
+        input=json_or_none(input, f"the input of tool call {shown(id)}"),
         output=_read(output, output_is_json, id),
         output_size=output_size,
         summary=summary,

@@ -13,6 +13,7 @@ from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.opening import connect
 from smithers.dumpfile import BrokenText, DumpReader, DumpWriter, check_target, written
 from smithers.errors import DumpConflict, DumpTooNew, InTransaction
+from smithers.files import path_text
 from smithers.schema import INTERNAL_TABLES, SCHEMA_VERSION, TABLES
 from smithers.workspace import Workspace
 
@@ -47,8 +48,8 @@ class Transfer:
 
     def dump(self, path: str | os.PathLike[str]) -> dict[str, int]:
         """Write every row to a file; `SmithersDB.dump` is its public face."""
-        check_target(path, self._database.path)
-        with self._snapshot() as connection, written(path) as file:
+        target = check_target(path, self._database.path)
+        with self._snapshot() as connection, written(target) as file:
             writer = DumpWriter(file)
             writer.header(
                 {
@@ -68,11 +69,11 @@ class Transfer:
 
     def load(self, path: str | os.PathLike[str]) -> dict[str, int]:
         """Read every row of a dump; `SmithersDB.load` is its public face."""
-        name = os.fspath(path)
+        name = path_text(path, "a dump")
         self._workspace.check_writable(f"load {name!r}")
         self._database.conn.execute("SELECT 1")  # raises what there is to be raised once closed
         self._refuse_transaction("load a dump")
-        with open(path, "rb") as file:
+        with open(name, "rb") as file:
             reader = DumpReader(file, name)
             _check_version(reader, name)
             try:

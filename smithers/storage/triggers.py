@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
 from smithers.codec import check_limit, check_text
@@ -268,7 +269,7 @@ class TriggerRows:
     def retry(self, name: str) -> int:
         """Requeue the dead letters of a trigger, and let what waits be tried at once."""
         check_text(name, "the name of a trigger")
-        self._workspace.check_writable(f"retry {name!r}")
+        self._workspace.check_writable(f"retry {shown(name)}")
         with self._database.transaction():
             if self.standing(name) is None:
                 raise NotFound("trigger", name)
@@ -279,7 +280,7 @@ class TriggerRows:
     def drop(self, name: str) -> bool:
         """Forget a trigger, its cursor and its dead letters."""
         check_text(name, "the name of a trigger")
-        self._workspace.check_writable(f"drop {name!r}")
+        self._workspace.check_writable(f"drop {shown(name)}")
         dropped: int = self._database.conn.execute(_DROP, (name,)).rowcount
         return dropped > 0
 
@@ -298,8 +299,8 @@ class TriggerRows:
         if row is not None and (row[0] is None) != (key is None):
             kind = "query" if row[0] is None else "key"
             raise ValueError(
-                f"trigger {name!r} is known as one on a {kind}: give this one another name, or "
-                "drop that one"
+                f"trigger {shown(name)} is known as one on a {kind}: give this one another name, "
+                "or drop that one"
             )
         return row is not None and tuple(row) == (key, sql)
 
