@@ -46,11 +46,13 @@ class Watcher:
         path: the file, which has to exist (else FileNotFoundError).
         check: asks whether something new was committed, and delivers it; True when so. It may be
             slow and may raise.
-        replaced: told once, with a reason, when the file at `path` is another one or gone; that
-            ends the watching.
-        failed: told of what `check` raises, once for a failure that lasts; the watching goes on.
+        replaced: told, with a reason, when the file at `path` is another one or gone; that ends the
+            watching. When it raises it is told again, at the latest after `poll_interval`.
+        failed: told of what `check` or `replaced` raises, once for a failure that lasts; the
+            watching goes on.
         backend: the source of file events to begin with. One that does not work here is replaced
-            by the next of inotify, watchfiles, poll, which is logged. `auto` begins with the best.
+            by the next of inotify, watchfiles, poll; by what is watched then is logged, once.
+            `auto` begins with the best.
         poll_interval: seconds between two looks without any event.
         name: the thread's name.
 
@@ -82,6 +84,8 @@ class Watcher:
         self._fruitless = 0
         self._told: tuple[type[BaseException], str] | None = None
         self._readable = True
+        self._taken = True
+        self._refusals: list[Exception] = []
         if backend == "auto":
             backend = "inotify" if sys.platform == "linux" else "watchfiles"
         self._wakeup = self._first_of(BACKENDS[BACKENDS.index(backend) :])
@@ -170,29 +174,40 @@ class Watcher:
 
     def _wait(self, seconds: float) -> bool:
         try:
-            return self._wakeup.wait(seconds)
+            woken = self._wakeup.wait(seconds)
         except (ImportError, OSError, RuntimeError) as error:
             failed = self._wakeup
             failed.close()
-            self._wakeup = self._first_of(_after(failed.name), error)
+            self._refusals.append(error)
+            self._wakeup = self._first_of(_after(failed.name))
             # A `close` that came just now has interrupted the old one.
             if self._stopping.is_set():
                 self._wakeup.interrupt()
             return False
+        self._say_by_what()
+        return woken
 
-    def _first_of(self, backends: Sequence[str], error: Exception | None = None) -> Wakeup:
-        """Return the first source of events that can be had, saying why when it is not the best."""
+    def _first_of(self, backends: Sequence[str]) -> Wakeup:
+        """Return the first source of events that can be had."""
         for backend in backends:
-            if error is not None:
-                logger.warning("watching %s by %s from now on: %s", self._path, backend, error)
             try:
                 if backend == "inotify":
                     return InotifyWakeup(self._directory, self._names)
                 if backend == "watchfiles":
                     return WatchfilesWakeup(self._directory, self._names)
             except OSError as refusal:
-                error = refusal
+                self._refusals.append(refusal)
+        self._say_by_what(TimerWakeup.name)
         return TimerWakeup()
+
+    def _say_by_what(self, backend: str | None = None) -> None:
+        # Not before it has worked: what keeps one source of events from us often keeps the next.
+        if self._refusals:
+            reasons = "; ".join(map(str, self._refusals))
+            self._refusals.clear()
+            logger.warning(
+                "watching %s by %s from now on: %s", self._path, backend or self.backend, reasons
+            )
 
     def _same_file(self) -> bool:
         """Whether to go on; False at the end, and after having told that the file is another."""
@@ -202,10 +217,22 @@ class Watcher:
             reason = self._difference()
         if self._stopping.is_set():
             return False
-        if reason is not None:
-            self._stopping.set()
-            self._tell(self._replaced, reason)
-        return reason is None
+        if reason is None or not self._takes(reason):
+            return True
+        self._stopping.set()
+        return False
+
+    def _takes(self, reason: str) -> bool:
+        """Tell that the file is another one, and whether that was taken: a database on which a
+        transaction is open cannot be ended now, and must not stay what it is for ever."""
+        try:
+            self._replaced(reason)
+        except Exception as error:
+            if self._taken:
+                self._taken = False
+                self._tell(self._failed, error)
+            return False
+        return True
 
     def _difference(self) -> str | None:
         try:
