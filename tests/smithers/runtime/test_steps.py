@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,17 +192,24 @@ async def test_outside_of_its_run_nothing_can_be_done(db: AsyncSmithersDB) -> No
 
 
 async def test_an_interrupted_phase_is_entered_again_and_its_step_runs_again(path: Path) -> None:
-    async def script(pause: float) -> str:
+    async def script(compile: Callable[[], Awaitable[None]]) -> str:
         async with create_async_smithers_db(path) as db, db.run("w") as run:
             async with run.phase("build"):
-                await run.step("compile", asyncio.sleep, pause)
+                await run.step("compile", compile)
             return run.id
         raise AssertionError("the script has returned")
 
+    async def until_time_is_up() -> None:
+        limit.reschedule(asyncio.get_running_loop().time())
+        await asyncio.Event().wait()
+
+    async def quickly() -> None:
+        pass
+
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
-            await script(60)
-    await script(0)
+        async with asyncio.timeout(None) as limit:
+            await script(until_time_is_up)
+    await script(quickly)
     async with create_async_smithers_db(path) as db:
         assert [(p.name, p.status) for p in await db.phases.list()] == [("build", "completed")]
         steps = await db.steps.list()
