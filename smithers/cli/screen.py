@@ -48,7 +48,7 @@ class Screen(Progress):
             return
         from rich.console import Console
 
-        Console(highlight=False).print(_head(self._execution), no_wrap=True, overflow="ellipsis")
+        Console(highlight=False).print(head(self._execution), no_wrap=True, overflow="ellipsis")
         if self._parts:
             print_parts([part for part in self._parts if part.kind != "tool"])
 
@@ -57,7 +57,7 @@ class Screen(Progress):
 
         with self._lock:
             execution, parts, gates = self._execution, self._parts, self._gates
-        lines = [] if execution is None else [_head(execution)]
+        lines = [] if execution is None else [head(execution)]
         asked = [Text("  ".join(waiting(gate)), "bold yellow") for gate in gates]
         # One line stays free for the cursor, one for how many are left out.
         shown = most_telling(parts, console.height - len(lines) - len(asked) - 2)
@@ -71,7 +71,8 @@ class Screen(Progress):
         return Text("\n").join(lines)
 
 
-def _head(execution: Execution) -> Text:
+def head(execution: Execution) -> Text:
+    """Write an execution and what it has spent as one line."""
     from rich.text import Text
 
     line = Text.assemble((glance(execution.name), "bold"), (f" {glance_id(execution.id)}", "dim"))

@@ -1,4 +1,4 @@
-"""`smithers db watch`: every transition as it commits, in whatever process."""
+"""`smithers db watch`: an overview that is live, or every transition as it commits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
+from smithers.cli.board import Board, is_shown
 from smithers.cli.output import as_fields, print_json, shown_change, shown_text, shown_time
 from smithers.cli.target import json_option, limit_option, open_for_reading, path_option
 from smithers.records import Transition
@@ -24,13 +25,17 @@ READER_SECONDS = 0.5
 @limit_option(None, "End after N transitions.")
 @click.argument("key", required=False)
 def watch(path: str | None, as_json: bool, limit: int | None, key: str | None) -> None:
-    """Show every change as it happens; Ctrl-C ends.
+    """Show what happens, as it happens; Ctrl-C ends.
 
-    With KEY only the changes of that key, with --json one line of JSON for each. What was there
-    before is not shown: see `state`.
+    On a terminal that is an overview: what runs, what waits for an answer, the newest changes of
+    the state. In a pipe, with KEY (only the changes of that key), --limit or --json (one line of
+    JSON for each) it is a line for every change from now on.
     """
     arrived: queue.SimpleQueue[Transition | Exception | None] = queue.SimpleQueue()
     with open_for_reading(path, watch=True) as db:
+        if key is None and limit is None and not as_json and is_shown():
+            Board(db).show()
+            return
         following = db.state.transitions(key)
         following.subscribe(arrived.put, arrived.put, lambda: arrived.put(None))
         click.echo(f"watching {db.path}; Ctrl-C ends", err=True)

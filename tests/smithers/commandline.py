@@ -99,7 +99,8 @@ def on_terminal(args: Sequence[str], width: int) -> str:
 def environment() -> dict[str, str]:
     """Return what a process needs to find this package."""
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm"}
-    found.pop("COLUMNS", None)
+    for size in ("COLUMNS", "LINES"):
+        found.pop(size, None)
     return found
 
 
