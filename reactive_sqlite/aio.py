@@ -157,7 +157,7 @@ class AsyncDatabase(AsyncFace[Database]):
     def observe_many(self, *queries: AsyncObservableQuery[Any]) -> Observable[tuple[Any, ...]]:
         """Observe several queries together: one tuple per commit. See `Database.observe_many`."""
         db = self._ready()
-        given: Sequence[object] = queries
+        given: Any = queries
         if not all(isinstance(query, AsyncObservableQuery) for query in given):
             raise ValueError("observe_many takes one or more queries of this database")
         return observable(self._worker, lambda: db.observe_many(*[q.opened() for q in queries]))

@@ -175,7 +175,7 @@ VALUES: Mapping[str, Callable[[], Any]] = {
     "bytearray": lambda: bytearray(b"state"),
     "object": object,
     "a class": lambda: dict,
-    "a function": lambda: lambda *args, **kwargs: None,
+    "a function": lambda: _nothing,
     "a function that raises": lambda: _raise,
     "ellipsis": lambda: ...,
     "list": lambda: [],
@@ -208,6 +208,10 @@ VALUES: Mapping[str, Callable[[], Any]] = {
     "path with nul": Nowhere,
     "path that is a number": Lying,
 }
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    pass
 
 
 def _raise(*args: object, **kwargs: object) -> Any:

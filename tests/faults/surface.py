@@ -41,6 +41,13 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
     "steps.open": {"phase_id": None},
     "steps.start": {"phase_id": None},
 }
+
+
+def same(value: object) -> object:
+    """Give back what was there."""
+    return value
+
+
 FITTING: Mapping[str, Any] = {
     "agent_id": None,
     "category": "fact",
@@ -50,7 +57,7 @@ FITTING: Mapping[str, Any] = {
     "error": "no route to host",
     "execution_id": None,
     "facts": {},
-    "fn": lambda value: value,
+    "fn": same,
     "id": None,
     "input": {},
     "key": "phase",
@@ -130,9 +137,11 @@ def fitted(db: SmithersDB, argument: Argument) -> dict[str, Any]:
     """
     room = room_of(db, argument.room)
     signature = inspect.signature(getattr(room, argument.method))
-    besides = set(NEEDED.get(argument.call, ())) if argument.name != "facts" else set[str]()
-    wanted = [
-        *besides,
+    besides: set[str] = set()
+    if argument.name != "facts":
+        besides.update(NEEDED.get(argument.call, {}))
+    wanted: list[str] = [
+        *sorted(besides),
         *(
             each.name
             for each in signature.parameters.values()
@@ -141,9 +150,7 @@ def fitted(db: SmithersDB, argument: Argument) -> dict[str, Any]:
         ),
     ]
     return {
-        name: _fitting(db, argument, name)
-        for name in dict.fromkeys(wanted)
-        if name != argument.name
+        name: _fitting(db, argument, name) for name in sorted(set(wanted)) if name != argument.name
     }
 
 
@@ -156,9 +163,11 @@ def tidy(db: SmithersDB) -> None:
 def _of_room(db: SmithersDB, name: str) -> Iterator[Argument]:
     room = room_of(db, name)
     within: set[str] = set()
-    for kind in type(room).__mro__:
+    kinds: tuple[type[object], ...] = type(room).__mro__
+    for kind in kinds:
         within |= WITHIN.get(kind.__name__, set())
-    for method in sorted(dir(room)):
+    names: list[str] = dir(room)
+    for method in sorted(names):
         function = getattr(type(room), method, None)
         own = inspect.isfunction(function) and function.__module__.startswith(
             ("smithers.", "reactive_sqlite.")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from reactivex import Observable
@@ -81,6 +81,10 @@ def given(argument: Argument, value: Any, besides: Mapping[str, Any]) -> tuple[l
     return [], {**besides, argument.name: value}
 
 
+def ignored(_: object) -> None:
+    """Take what nobody looks at."""
+
+
 # -- synchronous -----------------------------------------------------------------------------------
 
 
@@ -89,11 +93,11 @@ def used(db: SmithersDB, argument: Argument, answer: Any) -> None:
     if isinstance(answer, ObservableQuery):
         answer.peek()
     elif isinstance(answer, Observable):
-        answer.subscribe(on_error=lambda error: None).dispose()
+        cast("Observable[Any]", answer).subscribe(on_error=ignored).dispose()
     elif inspect.isgenerator(answer):
         list(answer)
     elif argument.method in ("on", "on_query"):
-        answer(lambda change: None)
+        answer(ignored)
         db.triggers.deliver()
     elif argument.method in ("open",) and isinstance(answer, AbstractContextManager):
         with answer:
@@ -177,7 +181,7 @@ async def call_async(
     args, kwargs = given(argument, value, besides)
     answer: Any = getattr(room_of(db, argument.room), argument.method)(*args, **kwargs)
     if argument.method in ("on", "on_query"):
-        answer(lambda change: None)
+        answer(ignored)
         await db.triggers.deliver()
     elif argument.method == "open" and isinstance(answer, AbstractAsyncContextManager):
         async with answer:
@@ -185,7 +189,7 @@ async def call_async(
     elif inspect.iscoroutine(answer) or isinstance(answer, AsyncObservableQuery):
         await answer
     elif isinstance(answer, Observable):
-        answer.subscribe(on_error=lambda error: None).dispose()
+        cast("Observable[Any]", answer).subscribe(on_error=ignored).dispose()
 
 
 async def swept_async(path: Path, share: int) -> Tally:

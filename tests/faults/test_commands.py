@@ -97,12 +97,13 @@ class Judge:
     ) -> None:
         self._witness = witness
         self._capsys = capsys
-        self._caught: BaseException | None = None
+        self._caught: list[BaseException] = []
         failed = smithers.cli._failed  # pyright: ignore[reportPrivateUsage]
 
         def noted(message: str, code: int) -> int:
             # The command line tells every error in a line, one of this package's own too.
-            self._caught = sys.exception() if sys.version_info >= (3, 11) else None
+            caught = sys.exception()
+            self._caught += [] if caught is None else [caught]
             return failed(message, code)
 
         monkeypatch.setattr(smithers.cli, "_failed", noted)
@@ -111,7 +112,7 @@ class Judge:
 
     def run(self, args: list[str]) -> None:
         what = ascii([word[:60] for word in args])
-        self._caught = None
+        self._caught.clear()
         code = main(args)
         said = self._capsys.readouterr()
         self.codes[code] += 1
@@ -121,8 +122,9 @@ class Judge:
             lines = [line for line in said.err.splitlines() if line.startswith("Error: ")]
             assert len(lines) == 1 and said.err.endswith("\n"), (what, said.err[:500])
         assert all(mark.isprintable() or mark in "\n\t" for mark in said.err), what
-        caught = self._caught
-        if caught is not None and not isinstance(caught, click.ClickException | OSError):
+        for caught in self._caught:
+            if isinstance(caught, click.ClickException | OSError):
+                continue
             judged = wrong(caught, "sql")
             if judged is not None:
                 self.findings.append(f"{what}: {caught!r:.200} {judged}")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -68,9 +68,9 @@ def mutated(lines: list[Line], chance: random.Random) -> tuple[str, bytes]:
     copied: list[Any] = json.loads(json.dumps(lines))
     at = chance.randrange(len(copied))
     line = copied[at]
-    row: Any = line.get("row")
+    row: dict[str, Any] | None = line.get("row") if isinstance(line.get("row"), dict) else None
     how = chance.choice(["value", "column", "drop", "double", "swap", "table", "kind", "count"])
-    if how in ("value", "column") and isinstance(row, dict):
+    if how in ("value", "column") and row is not None:
         column = chance.choice(list(row))
         if how == "value":
             row[column] = chance.choice(STRANGE)
@@ -83,19 +83,22 @@ def mutated(lines: list[Line], chance: random.Random) -> tuple[str, bytes]:
     elif how == "swap":
         other = chance.randrange(len(copied))
         copied[at], copied[other] = copied[other], copied[at]
-    elif how == "table" and isinstance(row, dict):
+    elif how == "table" and row is not None:
         line["table"] = chance.choice(
             [*HOSTILE[:10], "sqlite_master", "_smithers_leases", "_reactive_log", "steps", 5, None]
         )
     elif how == "kind":
-        copied[at] = chance.choice([5, [], "text", None, {}, {"end": {}}, {"row": {}}])
+        kinds: list[Any] = [5, [], "text", None, {}, {"end": {}}, {"row": {}}]
+        copied[at] = chance.choice(kinds)
     else:
-        key = chance.choice(list(copied[0]))
-        copied[0][key] = chance.choice(STRANGE)
+        header = cast("Line", copied[0])
+        key = chance.choice(list(header))
+        header[key] = chance.choice(STRANGE)
     if chance.random() < 0.7:  # so that it is not the count that gives it away
         counts: dict[str, int] = {}
         for each in copied:
-            name = each.get("table") if isinstance(each, dict) else None
+            fields: Line = cast("Line", each) if isinstance(each, dict) else {}
+            name: Any = fields.get("table")
             if isinstance(name, str):
                 counts[name] = counts.get(name, 0) + 1
         copied[-1] = {"end": counts}

@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def message(chance: random.Random) -> bytes:
 
 
 @contextmanager
-def served(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def served(path: Path) -> Generator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "smithers", "mcp", "--path", str(path)],
         stdin=subprocess.PIPE,
