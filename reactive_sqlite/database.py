@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -37,6 +36,10 @@ from reactive_sqlite.watcher import Watcher
 if TYPE_CHECKING:  # few read the change log, so what reads it is imported when they do
     from reactive_sqlite.consumers import Consumers, FeedStatus
     from reactive_sqlite.feed import Feed
+
+# One name for all: SQLite finds the innermost, and what is known of a statement is kept by its
+# text. Texts that never come again would push out all that do.
+_SAVEPOINT = "reactive_sqlite"
 
 ErrorHandler = Callable[[BaseException], None]
 
@@ -318,17 +321,16 @@ class Database(sqlite_utils.Database):
                     conn.execute("ROLLBACK")
                 raise
             return
-        savepoint = f"reactive_sqlite_{secrets.token_hex(8)}"
-        conn.execute(f"SAVEPOINT {savepoint}")
+        conn.execute(f"SAVEPOINT {_SAVEPOINT}")
         try:
             yield self
         except BaseException:
             # RAISE(ROLLBACK) and its kin have ended the whole transaction, savepoints and all.
             if conn.owned_here():
-                conn.execute(f"ROLLBACK TO {savepoint}")
-                conn.execute(f"RELEASE {savepoint}")
+                conn.execute(f"ROLLBACK TO {_SAVEPOINT}")
+                conn.execute(f"RELEASE {_SAVEPOINT}")
             raise
-        conn.execute(f"RELEASE {savepoint}")
+        conn.execute(f"RELEASE {_SAVEPOINT}")
 
     atomic = transaction
 
