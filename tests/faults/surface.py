@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from smithers import SmithersDB
 from tests.test_documented import INNER
@@ -163,12 +163,11 @@ def tidy(db: SmithersDB) -> None:
 def _of_room(db: SmithersDB, name: str) -> Iterator[Argument]:
     room = room_of(db, name)
     within: set[str] = set()
-    kinds: tuple[type[object], ...] = type(room).__mro__
-    for kind in kinds:
+    own_kind = cast("type[object]", type(room))
+    for kind in own_kind.__mro__:
         within |= WITHIN.get(kind.__name__, set())
-    names: list[str] = dir(room)
-    for method in sorted(names):
-        function = getattr(type(room), method, None)
+    for method in sorted(dir(own_kind)):
+        function = getattr(own_kind, method, None)
         own = inspect.isfunction(function) and function.__module__.startswith(
             ("smithers.", "reactive_sqlite.")
         )
