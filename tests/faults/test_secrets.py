@@ -24,7 +24,7 @@ from tests.smithers.commandline import environment, in_process
 ROOT = Path(__file__).parents[2]
 SECRET = "hunter2-correct-horse"
 # What is told of: where the file is, by what it is watched, and the error of the operating system.
-LOGGED = {"self._path", "backend", "error"}
+LOGGED = {"self._path", "backend or self.backend", "backend", "error", "reasons"}
 
 # All that this package makes: the database and its log, memories of project and user, a dump.
 EVERYTHING = """

@@ -9,7 +9,7 @@ from tests.smithers.web.browser import Browser
 async def test_a_visit_ends_at_an_address_without_the_token(browser: Browser) -> None:
     answer = await browser.visit()
     assert str(answer.url) == browser.base + "/"
-    assert "<h1>" in answer.text
+    assert "<main" in answer.text
     assert "HttpOnly" in answer.history[0].headers["set-cookie"]
     assert "SameSite=strict" in answer.history[0].headers["set-cookie"]
 
