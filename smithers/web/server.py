@@ -93,7 +93,13 @@ class LiveView(uvicorn.Server):
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Open a socket; a port that is taken raises OSError."""
+    """Open a socket; a port that is taken raises OSError.
+
+    Raises ValueError for all addresses of the machine at once: by which of them a request may come
+    could not be checked then.
+    """
+    if host in ("0.0.0.0", "::", ""):
+        raise ValueError(f"{host!r} is all addresses at once: name the one to listen on")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -108,14 +114,8 @@ def listening(host: str, port: int) -> socket.socket:
 def names_of(host: str, port: int) -> Sequence[str]:
     """List what a browser may call this server, the name for the printed address first."""
     own = f"[{host}]" if ":" in host else host
-    here = ["127.0.0.1", "localhost", "[::1]"]
-    names = [own, *here] if not is_wildcard(host) else here
+    names = (own, "127.0.0.1", "localhost", "[::1]")
     return [f"{name}:{port}" for name in dict.fromkeys(names)]
-
-
-def is_wildcard(host: str) -> bool:
-    """Tell whether a host means all addresses of this machine."""
-    return host in ("0.0.0.0", "::", "")
 
 
 def is_loopback(host: str) -> bool:

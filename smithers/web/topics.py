@@ -237,7 +237,7 @@ def _execution(db: SmithersDB, id: str) -> Topic:
 
 def _parts(db: SmithersDB, id: str) -> Topic:
     parts = Overview(db.database).observe_all(id, limit=MOST_PARTS)
-    return Listing(numbered(db, parts, _records))
+    return Listing(numbered(db, parts, Written().items))
 
 
 def _agent(db: SmithersDB, id: str) -> Topic:
@@ -294,6 +294,24 @@ def _approvals(db: SmithersDB, _: str) -> Topic:
 def _sql(db: SmithersDB, sql: str) -> Topic:
     assert db.path is not None
     return Question(db, db.path, sql)
+
+
+class Written:
+    """Items of records, of which most are as they were when they were written last."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Any, Item]] = {}
+
+    def items(self, records: Sequence[Any]) -> list[Item]:
+        """Write the items of those that are new or have changed."""
+        before = self._known
+        self._known = {}
+        for record in records:
+            known = before.get(record.id)
+            if known is None or known[0] != record:
+                known = record, record_item(record)
+            self._known[record.id] = known
+        return [item for _, item in self._known.values()]
 
 
 def _one(record: Any) -> list[Item]:

@@ -254,7 +254,9 @@ def test_only_this_machine_is_listened_to() -> None:
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")
     assert names_of("192.0.2.7", 80)[0] == "192.0.2.7:80"
-    assert "0.0.0.0:80" not in names_of("0.0.0.0", 80)
+    for everywhere in ("0.0.0.0", "::", ""):
+        with pytest.raises(ValueError, match="name the one"):
+            listening(everywhere, 0)
 
 
 async def _raw(port: int, request: str) -> bytes:
