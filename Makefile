@@ -17,6 +17,8 @@ DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
 MUTATION_STAMP := $(VENV)/.installed-mutation
 PYTEST_ARGS ?=
+# Half of what many tests do is to wait for other processes.
+WORKERS ?= $(shell "$(PYTHON)" -c 'import os; print(-(-3 * (os.cpu_count() or 1) // 2))')
 BENCH_ARGS ?=
 # Of `make VERSIONS="3.13 pysqlite3" test-all`; empty is every Python installed, and pysqlite3.
 VERSIONS ?=
@@ -43,7 +45,7 @@ demo: $(USER_STAMP)
 	$(BIN)/smithers demo
 
 test: $(DEV_STAMP)
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-all:
 	"$(PYTHON)" -m tests.versions $(VERSIONS)

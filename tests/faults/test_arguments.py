@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from reactivex import Observable
@@ -93,7 +93,8 @@ def used(db: SmithersDB, argument: Argument, answer: Any) -> None:
     if isinstance(answer, ObservableQuery):
         answer.peek()
     elif isinstance(answer, Observable):
-        cast("Observable[Any]", answer).subscribe(on_error=ignored).dispose()
+        observable: Observable[Any] = answer
+        observable.subscribe(on_error=ignored).dispose()
     elif inspect.isgenerator(answer):
         list(answer)
     elif argument.method in ("on", "on_query"):
@@ -189,7 +190,8 @@ async def call_async(
     elif inspect.iscoroutine(answer) or isinstance(answer, AsyncObservableQuery):
         await answer
     elif isinstance(answer, Observable):
-        cast("Observable[Any]", answer).subscribe(on_error=ignored).dispose()
+        observable: Observable[Any] = answer
+        observable.subscribe(on_error=ignored).dispose()
 
 
 async def swept_async(path: Path, share: int) -> Tally:
