@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from reactivex import Observable
@@ -93,8 +93,7 @@ def used(db: SmithersDB, argument: Argument, answer: Any) -> None:
     if isinstance(answer, ObservableQuery):
         answer.peek()
     elif isinstance(answer, Observable):
-        observable: Observable[Any] = answer
-        observable.subscribe(on_error=ignored).dispose()
+        cast("Any", answer).subscribe(on_error=ignored).dispose()
     elif inspect.isgenerator(answer):
         list(answer)
     elif argument.method in ("on", "on_query"):
@@ -190,8 +189,7 @@ async def call_async(
     elif inspect.iscoroutine(answer) or isinstance(answer, AsyncObservableQuery):
         await answer
     elif isinstance(answer, Observable):
-        observable: Observable[Any] = answer
-        observable.subscribe(on_error=ignored).dispose()
+        cast("Any", answer).subscribe(on_error=ignored).dispose()
 
 
 async def swept_async(path: Path, share: int) -> Tally:
