@@ -125,6 +125,7 @@ class Capture:
         self.wrote_any = False
         self.tables: dict[TableName, TableCapture] = {}
         self.numbers: dict[int, TableCapture] = {}
+        self._next_number = 0
         self.unseen: set[TableName] = set()  # observed, but SQLite allows no trigger on them
         self.evictions_seen = True  # the rows that REPLACE removes
         self.due = False  # something waits for the end of the transaction
@@ -267,7 +268,8 @@ class Capture:
             return
         capture = self.tables.get(table.id)
         if capture is None:
-            capture = TableCapture(len(self.numbers), table.id, table)
+            capture = TableCapture(self._next_number, table.id, table)
+            self._next_number += 1
             self.tables[table.id] = self.numbers[capture.number] = capture
         capture.watched = _grown(capture.watched, (c for c in columns if c in table.columns))
         capture.pinned = _grown(capture.pinned, pinned)
@@ -290,8 +292,7 @@ class Capture:
             numbers = {self.entries[0][0]}
         else:
             numbers = {entry[0] for entry in self.entries}
-        for number in numbers:
-            table = self.numbers[number].id
+        for table in {self.numbers[number].id for number in numbers}:
             if table not in wanted:
                 self.unwatch(table)
 
@@ -301,6 +302,7 @@ class Capture:
         capture = self.tables.pop(table, None)
         if capture is not None and not self._connection.busy:
             self._drop(capture)
+            del self.numbers[capture.number]  # no entry of it comes any more
 
     def settle(self) -> None:
         """Make the triggers that could not be made while a transaction was open."""

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from reactive_sqlite import create_effect, create_memo, create_root
-from smithers import SmithersDB, create_async_smithers_db, create_smithers_db
+from smithers import AsyncSmithersDB, SmithersDB, create_async_smithers_db, create_smithers_db
 
 HOURS = 24
 ROUNDS = int(os.environ.get("SMITHERS_ROUNDS", "200"))
@@ -146,6 +146,12 @@ async def opening_async(folder: Path) -> None:
         await db.execution.complete(id)
 
 
+async def running(db: AsyncSmithersDB) -> None:
+    """Run a script of one phase and one step."""
+    async with db.run("Feature", resume=False) as run, run.phase("plan"):
+        await run.step("think", lambda: 1)
+
+
 async def flat_async(work: Callable[[], Awaitable[object]], rounds: int) -> str:
     """Do something again and again on this loop, as `flat` does."""
     for _ in range(rounds // 4 + 3):
@@ -168,6 +174,8 @@ def begun_and_ended(folder: Path, rounds: int) -> None:
 
 
 async def begun_and_ended_async(folder: Path, rounds: int) -> None:
+    async with create_async_smithers_db(folder, watch=False) as db:
+        print("runs", await flat_async(lambda: running(db), rounds))
     print("opened and closed", await flat_async(lambda: opening_async(folder), rounds))
 
 

@@ -736,6 +736,16 @@ def test_an_effect_keeps_its_query_alive(db: Database) -> None:
     dispose()
 
 
+def test_a_table_that_is_observed_again_and_again_leaves_one_capture(db: Database) -> None:
+    for name in range(20):
+        subscription = db["people"].observe_row(1).subscribe()
+        db["people"].update(1, {"name": f"observed {name}"})
+        subscription.dispose()
+        db["people"].update(1, {"name": f"observed no more {name}"})
+    capture = db.broker.capture
+    assert len(capture.numbers) == len(capture.tables) <= 1
+
+
 def test_subscribing_and_disposing_for_long_leaves_nothing(db: Database) -> None:
     def rounds(count: int) -> None:
         for number in range(count):
