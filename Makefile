@@ -54,7 +54,7 @@ mutation: $(MUTATION_STAMP)
 	nice -n 10 $(BIN)/python -m tests.mutants --share $(SHARE) $(MODULE)
 
 soak: $(DEV_STAMP)
-	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m soak -rP $(PYTEST_ARGS)
 
 check: lint types test
 

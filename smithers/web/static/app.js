@@ -42,7 +42,7 @@ const stream = new Stream({
     else if (kind === "hello" || kind === "back") {
       context.allowWrite = data.allow_write;
       context.token = data.token;
-      element("path").textContent = data.path;
+      element("path").textContent = element("path").title = data.path;
       document.title = `smithers · ${data.path.split(/[\\/]/).pop()}`;
       document.body.toggleAttribute("data-read-only", !data.allow_write);
       say(null);
