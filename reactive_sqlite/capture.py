@@ -302,7 +302,10 @@ class Capture:
         capture = self.tables.pop(table, None)
         if capture is not None and not self._connection.busy:
             self._drop(capture)
-            del self.numbers[capture.number]  # no entry of it comes any more
+            # Triggers whose table another process has dropped are not found, and write entries
+            # again when that is made anew, until the change of the schema has them removed.
+            if _trigger(capture, "i") not in map(quote, self._installed_names()):
+                del self.numbers[capture.number]
 
     def settle(self) -> None:
         """Make the triggers that could not be made while a transaction was open."""

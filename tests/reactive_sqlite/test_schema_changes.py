@@ -395,3 +395,27 @@ def test_a_collation_or_function_of_ones_own_may_be_used(
     values(db, recorder, "SELECT shout(a) FROM t ORDER BY a COLLATE backwards")
     db.execute("INSERT INTO t(a) VALUES ('zero')")
     assert recorder.values == [["TWO", "ONE"], ["ZERO", "TWO", "ONE"]]
+
+
+def test_what_was_observed_of_a_table_that_others_drop_and_make_anew_disturbs_no_write(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "own.db")
+    seen = Recorder[Any]()
+    with Database(path, watch=False) as db:
+        db.conn.executescript("CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE u(x)")
+        db.observe("SELECT x FROM u").subscribe(seen)
+        subscription = db["t"].observe_row(1).subscribe()
+        db["t"].insert({"id": 1, "a": "old"})
+        subscription.dispose()
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("DROP TABLE t")
+        db.conn.raw("SELECT * FROM u")  # which has SQLite read the schema again, unnoticed by us
+        # What the end of a commit does that touched t just before the other one dropped it.
+        db.broker.capture.unwatch(("main", "t"))
+        other.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, a)")
+        other.close()
+        for id in (1, 2):
+            db.conn.execute("INSERT INTO t VALUES (?, 'new')", [id])
+        db.conn.execute("INSERT INTO u VALUES (7)")
+        assert seen.last == [{"x": 7}]
