@@ -91,7 +91,7 @@ def decode(text: str, *, name: str, key: str | None = None) -> Any:
     """Read JSON text that a table holds; `name` as for `encoded`.
 
     Raises StateTypeError for what only a foreign writer can have stored: nesting or digits beyond
-    what Python reads.
+    what Python reads, or no text at all.
     """
     try:
         length = len(text)
@@ -106,8 +106,13 @@ def decode(text: str, *, name: str, key: str | None = None) -> Any:
                 return value
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        named = _named(name, key)
-        raise StateTypeError(f"{named}: the stored value cannot be read: {error}") from error
+        reason: object = error
+        cause = error
+    except TypeError as error:  # a blob or a number: asking first would cost every reading
+        reason = f"it is JSON text, not {type(text).__name__}"
+        cause = error
+    named = _named(name, key)
+    raise StateTypeError(f"{named}: the stored value cannot be read: {reason}") from cause
 
 
 def same_json(one: str, other: str) -> bool:
@@ -298,7 +303,9 @@ def _after_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _canonical(text: str) -> str:
+def _canonical(text: object) -> object:
+    if not isinstance(text, str):  # a foreign writer's: it means what it is
+        return text
     try:
         return json.dumps(json.loads(text), sort_keys=True)
     except (ValueError, RecursionError):

@@ -203,7 +203,7 @@ def to_transition(row: tuple[Any, ...]) -> Transition:
 
 
 def readable(text: str, key: str) -> Any:
-    """Read a value of history; one that Python cannot read is given as its text.
+    """Read a value of history; one that Python cannot read is given as it is stored.
 
     A write over such a value has happened when this is asked, and history must stay readable:
     only reading the value itself is an error.

@@ -175,6 +175,19 @@ def test_stored_text_that_cannot_be_read_is_an_error_that_names_the_key(text: st
         decode(text, name=NAME)
 
 
+@pytest.mark.parametrize("stored", [b"1", b"", b"[1]" * 100_000, 5, 1.5])
+def test_what_is_stored_and_is_no_text_is_an_error_that_names_the_key(stored: Any) -> None:
+    reason = f"the stored value cannot be read: it is JSON text, not {type(stored).__name__}"
+    with pytest.raises(StateTypeError, match=rf"^state 'phase': {reason}$"):
+        decode(stored, name=NAME)
+
+
+@pytest.mark.parametrize(("one", "other"), [(b"1", "1"), (1, "1"), (b"1", 1)])
+def test_what_is_no_text_means_nothing_but_itself(one: Any, other: Any) -> None:
+    assert not same_json(one, other)
+    assert same_json(one, one)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

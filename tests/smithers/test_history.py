@@ -11,7 +11,7 @@ import pytest
 from reactivex import operators as ops
 
 from reactive_sqlite import sqlite3
-from smithers import SmithersDB, Transition, TransitionNotFound
+from smithers import SmithersDB, StateTypeError, Transition, TransitionNotFound
 from smithers.clock import utc_now
 from tests.recorder import Recorder
 
@@ -312,3 +312,22 @@ def test_a_write_that_waits_for_another_threads_transaction_is_a_commit_of_its_o
             db.state.set("mine", number)
     other.join(5)
     assert [t.commit for t in db.state.history(since="t50")] == [1, 52]
+
+
+@pytest.mark.parametrize("stored", [b"1", b"\xff", b"[1]" * 100_000, b""])
+def test_history_shows_a_value_that_is_no_text_and_only_reading_it_is_an_error(
+    db: SmithersDB, stored: bytes
+) -> None:
+    db.state.set("phase", "start")
+    db.database.conn.execute("PRAGMA ignore_check_constraints = ON")  # as another program may
+    db.query("UPDATE state SET value = ? WHERE key = 'phase'", [stored], write=True)
+    with pytest.raises(StateTypeError, match="'phase': the stored value cannot be read"):
+        db.state.get("phase")
+    with pytest.raises(StateTypeError, match="'phase'"):
+        db.state.get_all()
+    db.state.set("phase", "on")
+    values = [(made.previous_value, made.value) for made in db.state.history("phase")]
+    assert values[0] == (None, "start") and values[-1][1] == "on"
+    assert [value for _, value in values[1:-1]] == [stored]
+    restored = db.state.replay_to("t1")
+    assert [made.value for made in restored] == ["start"]
