@@ -106,11 +106,10 @@ def decode(text: str, *, name: str, key: str | None = None) -> Any:
                 return value
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        cause: Exception = error
         reason: object = error
-        cause = error
     except TypeError as error:  # a blob or a number: asking first would cost every reading
-        reason = f"it is JSON text, not {type(text).__name__}"
-        cause = error
+        cause, reason = error, f"it is JSON text, not {type(text).__name__}"
     named = _named(name, key)
     raise StateTypeError(f"{named}: the stored value cannot be read: {reason}") from cause
 
