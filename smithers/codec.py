@@ -106,12 +106,10 @@ def decode(text: str, *, name: str, key: str | None = None) -> Any:
                 return value
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        cause: Exception = error
-        reason: object = error
+        raise _unreadable(error, name, key) from error
     except TypeError as error:  # a blob or a number: asking first would cost every reading
-        cause, reason = error, f"it is JSON text, not {type(text).__name__}"
-    named = _named(name, key)
-    raise StateTypeError(f"{named}: the stored value cannot be read: {reason}") from cause
+        reason = f"it is JSON text, not {type(text).__name__}"
+        raise _unreadable(reason, name, key) from error
 
 
 def same_json(one: str, other: str) -> bool:
@@ -250,6 +248,10 @@ def _check_text(text: str, name: str) -> None:
         raise ValueError(f"{name} has no NUL character: {shown(text)}")
     if not _is_unicode(text):
         raise ValueError(f"{name} has no lone surrogates: {shown(text)}")
+
+
+def _unreadable(reason: object, name: str, key: str | None) -> StateTypeError:
+    return StateTypeError(f"{_named(name, key)}: the stored value cannot be read: {reason}")
 
 
 def _read_by_pieces(text: str) -> Any:
