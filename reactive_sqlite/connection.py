@@ -289,9 +289,9 @@ class Connection(sqlite3.Connection):
             return self.fetch(sql, parameters, ())[0]
 
     @contextmanager
-    def _own_texts(self) -> Generator[None, None, None]:
+    def _own_texts(self, own: Callable[[bytes], str] = str) -> Generator[None, None, None]:
         factory = self.text_factory
-        _text_factory.__set__(self, str)
+        _text_factory.__set__(self, own)
         try:
             yield
         finally:
@@ -322,7 +322,7 @@ class Connection(sqlite3.Connection):
         Actions with a code in `deny` are forbidden, since some statements act as they are
         compiled (PRAGMA). A statement that does not compile gives its error, not an exception.
         """
-        with self.exclusive(), self._own_texts():
+        with self.exclusive(), self._own_texts(_legible):
             outer, self._actions = self._actions, []
             self._denied = deny
             try:
@@ -636,6 +636,11 @@ class Compiled:
         self.actions = actions
         self.program = program
         self.error = error
+
+
+def _legible(text: bytes) -> str:
+    # A program has the statement's blobs among its texts, such as the x'ff' of a query.
+    return text.decode(errors="replace")
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -639,3 +639,11 @@ def test_thousands_of_foreign_commits_leave_nothing_in_memory(
         finally:
             tracemalloc.stop()
     assert after - before < 2000 * 20, "far less than one small object for each commit"
+
+
+def test_a_blob_in_the_sql_need_not_be_text(db: Database, recorder: Recorder[Any]) -> None:
+    asked = "SELECT id, v FROM t WHERE v = x'ff00fe' OR v = x'c3'"
+    db.observe(asked).subscribe(recorder.on_next)
+    assert db.reads_only(asked) and not db.reads_only("UPDATE t SET v = x'ff'")
+    db.execute("UPDATE t SET v = x'ff00fe' WHERE id = 1")
+    assert recorder.values == [[], [{"id": 1, "v": b"\xff\x00\xfe"}]]

@@ -149,3 +149,15 @@ def test_stats_count_the_tables_of_the_user_after_ours(db: SmithersDB) -> None:
         ("Notes_fts", 1),
         ("a table", 2),
     ], "no views, no TEMP tables, no shadows, nothing of SQLite's or the migrations'"
+
+
+def test_a_blob_in_the_sql_need_not_be_text(db: SmithersDB) -> None:
+    db.query("CREATE TABLE own (v BLOB DEFAULT x'fe')", write=True)
+    db.query("INSERT INTO own VALUES (x'ff')", write=True)
+    assert db.query("SELECT v, x'c3' AS w FROM own WHERE v = x'ff'") == [
+        {"v": b"\xff", "w": b"\xc3"}
+    ]
+    with pytest.raises(ValueError, match="write=True"):
+        db.query("DELETE FROM own WHERE v = x'ff'")
+    with pytest.raises(sqlite3.OperationalError, match="no such column"):
+        db.query("SELECT $1 = x'ff' FROM own WHERE nope", [1])
