@@ -133,6 +133,7 @@ def _set_up(connection: Connection, synchronous: str) -> Connection:
     connection.raw("PRAGMA foreign_keys = ON")
     connection.raw("PRAGMA recursive_triggers = ON")
     connection.raw("PRAGMA schema_version")  # reads the file: another kind of file is found here
+    connection.look_at_journal()
     return connection
 
 

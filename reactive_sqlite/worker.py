@@ -37,6 +37,7 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._gate = threading.Lock()  # puts submissions and close() in one order
+        self._given = self._done = 0  # jobs; each counted by one thread at a time
         self._closed = False
         self._reason = "the database is closed"
         is_of_this_process(self)
@@ -58,22 +59,42 @@ class Worker:
 
         def job() -> None:
             if future.cancelled():
+                self._done += 1
                 return
             try:
                 result = context.run(fn, *args, **kwargs)
             except BaseException as error:
+                self._done += 1
                 post(loop, _fail, future, error)
             else:
+                # Before the awaiter hears of it: its next call finds nothing in the way.
+                self._done += 1
                 post(loop, _finish, future, result)
 
-        self.submit(job)
+        self._put(job)
         return await future
 
     def submit(self, job: Callable[[], None]) -> None:
         """Queue a job that reports by itself, and do not wait for it."""
+
+        def counted() -> None:
+            try:
+                job()
+            finally:
+                self._done += 1
+
+        self._put(counted)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every job that was queued so far has been done."""
+        return self._given == self._done
+
+    def _put(self, job: Callable[[], None]) -> None:
         with self._gate:
             if self._closed:
                 raise DatabaseClosed(self._reason)
+            self._given += 1
             self._jobs.put(job)
 
     def close(self) -> None:

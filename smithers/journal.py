@@ -46,7 +46,7 @@ _PREVIOUS = f"""(
 _VALUES = f"?, {_PREVIOUS}, ?, ?, ?, ?, ?, ?, coalesce(?, {NEXT_COMMIT}), 1"
 _INSERT = f"INSERT INTO transitions ({_COLUMNS_SET}) VALUES ({_VALUES})"
 _FENCED_INSERT = f"INSERT INTO transitions ({_COLUMNS_SET}) SELECT {_VALUES} WHERE {FENCE}"
-_VALUE = "SELECT value FROM state WHERE key = ?"
+VALUE = "SELECT value FROM state WHERE key = ?"
 _STATE = "SELECT key, value FROM state"
 _TRAIL = Trail(
     ("main", "state"),
@@ -89,7 +89,7 @@ class Journal:
 
     def text(self, key: str) -> str | None:
         """Return the JSON text of a key, None when it is absent."""
-        row = self.database.conn.execute(_VALUE, (key,)).fetchone()
+        row = self.database.conn.execute(VALUE, (key,)).fetchone()
         return None if row is None else row[0]
 
     def observe(self, key: str) -> ObservableQuery[str | None]:

@@ -20,6 +20,7 @@ from smithers.aio.approvals import AsyncApprovals
 from smithers.aio.executions import AsyncExecutions
 from smithers.aio.memories import AsyncMemories
 from smithers.aio.phases import AsyncPhases
+from smithers.aio.prompt import PromptReader
 from smithers.aio.state import AsyncStateStore
 from smithers.aio.steps import AsyncSteps
 from smithers.aio.tools import AsyncTools
@@ -38,8 +39,9 @@ R = TypeVar("R")
 class AsyncSmithersDB(AsyncFace[SmithersDB]):
     """A workflow database for asyncio, made by `create_async_smithers_db`.
 
-    Every call runs on one worker thread, in the order it was made; observers are called on the
-    event loop, before the `await` of the write that caused them returns. A cancelled call that had
+    Every call runs on one worker thread, in the order it was made (a single value is read on the
+    loop when nothing is before it); observers are called on the event loop, before the `await` of
+    the write that caused them returns. A cancelled call that had
     not begun never begins; one that had is finished: all or nothing. Before it is awaited or
     entered everything raises `NotReady`, after `close()` `DatabaseClosed`.
     """
@@ -266,7 +268,7 @@ class _Opened:
     """What there is once the file is open."""
 
     def __init__(self, sync: SmithersDB, worker: Worker) -> None:
-        self.state = AsyncStateStore(sync.state, worker)
+        self.state = AsyncStateStore(sync.state, worker, PromptReader(sync.database, worker))
         self.executions = AsyncExecutions(sync.executions, worker)
         self.phases = AsyncPhases(sync.phases, worker)
         self.approvals = AsyncApprovals(sync.approvals, worker)

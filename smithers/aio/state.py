@@ -12,11 +12,12 @@ from reactive_sqlite.asyncquery import AsyncObservableQuery, subscribed
 from reactive_sqlite.face import AsyncFace, awaited
 from reactive_sqlite.signals.owner import get_owner, on_cleanup, run_with_owner
 from reactive_sqlite.worker import Worker
+from smithers.aio.prompt import PromptReader
 from smithers.aio.twins import twin
-from smithers.codec import check_key
+from smithers.codec import check_key, decode
 from smithers.db import State
 from smithers.records import Transition
-from smithers.storage.keys import MISSING, StateKey
+from smithers.storage.keys import MISSING, StateKey, value_of
 
 T = TypeVar("T")
 
@@ -34,11 +35,29 @@ class AsyncStateStore(AsyncFace[State]):
     """`db.state` of an asynchronous database.
 
     Calls run in the order they were made, each as one transaction. Functions given to them (`fn` of
-    `update`) are called on the worker's thread. See `StateStore` and `StateHistory`.
+    `update`) are called on the worker's thread. `get` and `has` read on the loop itself where that
+    has to wait for nothing. See `StateStore` and `StateHistory`.
     """
 
-    get = awaited(State.get)
-    has = awaited(State.has)
+    def __init__(self, sync: State, worker: Worker, prompt: PromptReader) -> None:
+        super().__init__(sync, worker)
+        self._prompt = prompt
+
+    @twin(State.get)
+    async def get(self, key: str, default: Any = None) -> Any:
+        check_key(key)
+        found = await self._prompt.text(key)
+        if found is None:
+            return await self._call(State.get, key, default)
+        text = found[0]
+        return default if text is None else decode(text, name="state", key=key)
+
+    @twin(State.has)
+    async def has(self, key: str) -> bool:
+        check_key(key)
+        found = await self._prompt.text(key)
+        return await self._call(State.has, key) if found is None else found[0] is not None
+
     keys = awaited(State.keys)
     entry = awaited(State.entry)
     entries = awaited(State.entries)
@@ -91,7 +110,7 @@ class AsyncStateStore(AsyncFace[State]):
     def key(self, name: str, type: Any, default: Any = ...) -> AsyncStateKey[Any]: ...
     @twin(State.key)
     def key(self, name: str, type: Any, default: Any = MISSING) -> AsyncStateKey[Any]:
-        return AsyncStateKey(self._sync.key(name, type, default), self._worker)
+        return AsyncStateKey(self._sync.key(name, type, default), self._worker, self._prompt)
 
 
 class AsyncSetKey(Generic[T]):
@@ -109,6 +128,10 @@ class AsyncSetKey(Generic[T]):
 class AsyncStateKey(AsyncFace[StateKey[T]], Generic[T]):
     """`StateKey` of an asynchronous database."""
 
+    def __init__(self, sync: StateKey[T], worker: Worker, prompt: PromptReader) -> None:
+        super().__init__(sync, worker)
+        self._prompt = prompt
+
     @property
     def name(self) -> str:
         """The key."""
@@ -121,7 +144,10 @@ class AsyncStateKey(AsyncFace[StateKey[T]], Generic[T]):
 
     @twin(StateKey[Any].get)
     async def get(self) -> T:
-        return await self._call(StateKey[T].get)
+        found = await self._prompt.text(self.name)
+        if found is None:
+            return await self._call(StateKey[T].get)
+        return value_of(self._sync, found[0])
 
     @twin(StateKey[Any].set)
     async def set(self, value: T, trigger: str | None = None) -> Transition:

@@ -130,6 +130,11 @@ class StateKey(Generic[T]):
         return StateTypeError(f"{self._subject}: found {cut}, wanted {wanted}{reason}")
 
 
+def value_of(key: StateKey[T], text: str | None) -> T:
+    """Return what the JSON text of a key's row means, its default where there is none."""
+    return key._read(text)  # pyright: ignore[reportPrivateUsage]
+
+
 class SetKey(Generic[T]):
     """The setter of `StateKey.signal`: write a value, or what a function makes of the present one.
 

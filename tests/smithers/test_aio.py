@@ -689,6 +689,7 @@ def test_it_works_under_the_pytest_plugin_of_anyio(tmp_path: Path) -> None:
     test = tmp_path / "test_under_anyio.py"
     test.write_text(UNDER_ANYIO, encoding="utf-8")
     options = ["-q", "-p", "no:asyncio", "-p", "no:cacheprovider", "-W", "error", "-c", "none.ini"]
+    options += ["--basetemp", str(tmp_path / "inner")]  # others clear the common one away
     (tmp_path / "none.ini").write_text("[pytest]\n", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(test)],
