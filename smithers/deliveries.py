@@ -157,8 +157,10 @@ class Delivery(ABC):
         if standing.next_at is None:
             return False
         pause = (standing.next_at - self._now()).total_seconds()
-        # Longer than any pause: the clock was set back meanwhile.
-        if not 0 < pause <= LONGEST:
+        letter = self._rows.requeued(self._name)
+        attempts = max(standing.attempts, 0 if letter is None else letter.attempts)
+        # Longer than it was to be: the clock was set back meanwhile, or is that of another process.
+        if not 0 < pause <= backoff(attempts):
             return False
         self.pause = pause
         return True

@@ -349,14 +349,23 @@ def test_the_longest_pause_is_five_minutes(db: SmithersDB, calendar: Calendar) -
     assert db.triggers.list()[0].next_at == calendar.now
 
 
-def test_a_clock_that_was_set_back_puts_no_retry_off(db: SmithersDB, calendar: Calendar) -> None:
+@pytest.mark.parametrize("back", [2, 240, 3600, 86_400])
+@pytest.mark.parametrize("dead", [False, True], ids=["change", "dead letter"])
+def test_a_clock_that_was_set_back_puts_no_retry_off(
+    db: SmithersDB, calendar: Calendar, dead: bool, back: float
+) -> None:
     handler = Failing()
-    db.triggers.on("phase", name="bad")(handler)
+    db.triggers.on("phase", name="bad", retries=1)(handler)
     db.state.set("phase", 1)
+    if dead:
+        for _ in range(2):
+            db.triggers.deliver()
+            calendar.wait(1)
+        assert db.triggers.retry("bad") == 1
     db.triggers.deliver()
-    calendar.wait(-3600)
+    calendar.wait(-back)
     handler.broken = False
-    assert db.triggers.deliver() == 1
+    assert db.triggers.deliver() == 1, "the first pause is of a second"
 
 
 def test_without_retries_it_is_set_aside_at_once(db: SmithersDB) -> None:
