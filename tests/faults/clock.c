@@ -2,6 +2,7 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
 
@@ -14,6 +15,12 @@ static long long now(void) {
     if (!real) real = (__typeof__(real))dlsym(RTLD_NEXT, "clock_gettime");
     real(CLOCK_REALTIME, &time);
     return time.tv_sec * 1000000000LL + time.tv_nsec + ahead;
+}
+
+/* Begin as far ahead as the environment says. */
+__attribute__((constructor)) static void begin(void) {
+    const char *said = getenv("CLOCK_AHEAD");
+    if (said) ahead = atoll(said);
 }
 
 /* Be so many nanoseconds ahead of the real time. */

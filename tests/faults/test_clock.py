@@ -17,25 +17,17 @@ import pytest
 from smithers import SmithersDB, create_smithers_db
 from smithers.cli.output import shown_lasting
 from smithers.storage.overview import Overview
-from tests.conftest import require_tool
 from tests.faults import turned
-from tests.smithers.commandline import environment
-
-SOURCE = Path(__file__).with_name("clock.c")
+from tests.faults.clock import built, under
 
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What is wrong when the clock of a process is turned, by scenario."""
-    if sys.platform != "linux":
-        pytest.skip("libraries are preloaded on Linux alone")
     folder = tmp_path_factory.mktemp("clock")
-    library = folder / "clock.so"
-    command = [require_tool("cc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE)]
-    subprocess.run([*command, "-ldl"], check=True, timeout=50)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", turned.__name__, str(folder / "workflow")],
-        env={**environment(), "LD_PRELOAD": str(library)},
+        env=under(built(folder)),
         capture_output=True,
         text=True,
         timeout=50,

@@ -5,9 +5,7 @@ Run as `turned.py FOLDER`; prints one line of JSON: what was found wrong, by sce
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import sqlite3
 import sys
 import threading
@@ -20,26 +18,11 @@ from typing import Any
 from smithers import ExecutionBusy, SmithersDB, create_smithers_db, ownership
 from smithers.ids import new_id
 from smithers.process import since_boot
+from tests.faults.clock import DAY, HOUR, Clock
 
-DAY = 86_400 * 10**9  # nanoseconds
-HOUR = DAY // 24
 # Two days back in all, and ahead of where it began at the end.
 TURNS = (0, -DAY, DAY, -DAY, 2 * DAY)
 TABLES = ("executions", "phases", "steps", "agents", "tool_calls")
-
-
-class Clock:
-    """The clock of this process, as all that runs in it sees it."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL(os.environ["LD_PRELOAD"])
-        self._library.clock_set.argtypes = [ctypes.c_longlong]
-
-    def ahead(self, nanoseconds: int) -> None:
-        self._library.clock_set(nanoseconds)
-
-    def stop(self, *, stand: bool = True) -> None:
-        self._library.clock_stop(int(stand))
 
 
 def moves(db: SmithersDB, clock: Clock) -> Iterator[str]:

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -68,14 +68,14 @@ def cells(result: Result) -> list[list[str]]:
     return [line.split("\t") for line in result.out.splitlines()]
 
 
-def in_process(*args: str) -> Result:
+def in_process(*args: str, variables: Mapping[str, str] | None = None) -> Result:
     """Run `smithers …` in a process of its own, its output a pipe."""
     done = subprocess.run(
         [sys.executable, "-m", "smithers", *args],
         capture_output=True,
         text=True,
         timeout=50,
-        env=environment(),
+        env=environment() if variables is None else dict(variables),
     )
     return Result(done.returncode, done.stdout, done.stderr)
 

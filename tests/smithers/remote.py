@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,10 +47,10 @@ for line in sys.stdin:
 class Remote:
     """The other process. It knows `db`, `leases` (the module), `Clock.ahead`, `seen`, `kept`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, environment: Mapping[str, str] = os.environ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-W", "error", "-c", _PROGRAM, str(path)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -93,9 +93,9 @@ class Remote:
 
 
 @contextmanager
-def remote(path: Path) -> Generator[Remote]:
+def remote(path: Path, environment: Mapping[str, str] = os.environ) -> Generator[Remote]:
     """Open the database in another process, which is gone at the end of the block."""
-    other = Remote(path)
+    other = Remote(path, environment)
     try:
         yield other
     finally:
