@@ -214,7 +214,7 @@ def day(folder: Path, sets: int) -> None:
     print(f"transitions, log and bytes on disk: {left[HOURS // 2]} at noon, {left[-1]} at midnight")
     noon, midnight = held[HOURS // 2], held[-1]
     assert (midnight.descriptors, midnight.threads) == (noon.descriptors, noon.threads)
-    assert midnight.blocks < noon.blocks * 1.02, "memory is flat"
+    assert midnight.blocks < noon.blocks + NOISE, "memory is flat"
     assert left[-1][0] <= left[HOURS // 2][0] * 1.1, "history is pruned meanwhile"
     assert left[-1][1] <= max(left[HOURS // 2][1] * 1.1, 13_000), "the log trims itself"
     assert left[-1][2] <= left[HOURS // 2][2] * 1.5, "the file does not grow"
@@ -233,9 +233,9 @@ def test_what_is_begun_and_ended_on_a_loop_leaves_nothing_behind(tmp_path: Path)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_long_day_leaves_nothing_behind(tmp_path: Path) -> None:
-    day(tmp_path, int(os.environ.get("SMITHERS_SETS", "200000")))
+    day(tmp_path, int(os.environ.get("SMITHERS_SETS", "1000000")))
 
 
 @pytest.mark.soak
