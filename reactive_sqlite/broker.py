@@ -48,7 +48,9 @@ class View(Protocol):
     def idle(self, publication: Publication) -> None: ...
     def begin(self) -> None: ...
     def fail(self, error: Exception) -> None: ...
-    def end(self, error: BaseException | None, reason: BaseException) -> None: ...
+    def end(
+        self, error: BaseException | None, reason: BaseException, publication: Publication
+    ) -> None: ...
     def lapse(self, reason: BaseException) -> None: ...
 
 
@@ -287,12 +289,14 @@ class Broker:
             reason = self.connection.closed_error()
             views = dict.fromkeys(view for source in self.live for view in source.audience())
             views.update(self._later)
+            publication = Publication()
             for view in views:
-                view.end(error, reason)
+                view.end(error, reason, publication)
             self.listeners.end(error)
             self.live.clear()
             self._later.clear()
             self.connection.close()
+            self.emit(publication)
         self.deliveries.run()
         self.deliveries.close()
 

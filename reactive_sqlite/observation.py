@@ -370,9 +370,15 @@ class ObservableQuery(Observable[T]):
         for bundle in list(self._bundles or ()):
             bundle.end(error)
 
-    def end(self, error: BaseException | None, reason: BaseException) -> None:
+    def end(
+        self, error: BaseException | None, reason: BaseException, publication: Publication
+    ) -> None:
         """The database closes (or its file is gone): nothing comes any more."""
+        node = self._node
+        followed = node is not None and node.value is not _IDLE
         self.lapse(reason)
+        if error is not None and node is not None and followed:
+            publication.nodes.append((node, self._value))  # effects fail with it
         for subscription in self._subscribers():
             subscription.end(error)
             self._broker.deliveries.add(subscription)
