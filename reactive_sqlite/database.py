@@ -31,7 +31,7 @@ from reactive_sqlite.source import frozen_parameters
 from reactive_sqlite.statement import PRAGMA, read_actions
 from reactive_sqlite.tables import Table, View
 from reactive_sqlite.tokens import first_keyword
-from reactive_sqlite.watcher import Watcher
+from reactive_sqlite.watcher import Identity, Watcher, identity_of
 
 if TYPE_CHECKING:  # few read the change log, so what reads it is imported when they do
     from reactive_sqlite.consumers import Consumers, FeedStatus
@@ -95,9 +95,12 @@ class Database(sqlite_utils.Database):
         self._watcher: Watcher | None = None
         self.path = _file_of(path, memory=memory)
         in_memory = self.path is None
+        # Before it is opened: what is there later may have taken its place.
+        identity = _identity(self.path)
         connection = connect(
             self.path, read_only=read_only, busy_timeout=busy_timeout, synchronous=synchronous
         )
+        identity = identity or _identity(self.path)  # it was made just now
         try:
             super().__init__(connection)
             self.memory = in_memory
@@ -109,7 +112,7 @@ class Database(sqlite_utils.Database):
             connection.close()
             raise
         if watch and self.path is not None:
-            self._watcher = _watching(self.broker, str(self.path), self._report)
+            self._watcher = _watching(self.broker, str(self.path), identity, self._report)
 
     def accept(self, connection: Connection) -> None:
         """Look at the file when it has been opened, before anything is written to it.
@@ -427,7 +430,16 @@ def _mend(connection: Connection) -> None:
             raise  # else the next to open the file does it
 
 
-def _watching(broker: Broker, path: str, report: ErrorHandler) -> Watcher:
+def _identity(path: Path | None) -> Identity | None:
+    if path is not None:
+        with contextlib.suppress(OSError, ValueError):  # opening it says why
+            return identity_of(path)
+    return None
+
+
+def _watching(
+    broker: Broker, path: str, identity: Identity | None, report: ErrorHandler
+) -> Watcher:
     # Weakly: a database that was dropped without being closed must not be watched for ever.
     known = weakref.ref(broker)
 
@@ -449,7 +461,7 @@ def _watching(broker: Broker, path: str, report: ErrorHandler) -> Watcher:
         if found is not None:
             found.shut(DatabaseReplaced(reason))
 
-    watcher = Watcher(path, check=check, replaced=replaced, failed=report)
+    watcher = Watcher(path, check=check, replaced=replaced, failed=report, identity=identity)
     weakref.finalize(broker, watcher.close)
     watcher.start()
     return watcher

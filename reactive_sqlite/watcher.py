@@ -22,6 +22,7 @@ from reactive_sqlite.wakeups import InotifyWakeup, TimerWakeup, Wakeup, Watchfil
 
 T = TypeVar("T")
 Backend = Literal["auto", "inotify", "watchfiles", "poll"]
+Identity = tuple[int, int]
 
 # The best first.
 BACKENDS = ("inotify", "watchfiles", "poll")
@@ -54,6 +55,8 @@ class Watcher:
             by the next of inotify, watchfiles, poll; by what is watched then is logged, once.
             `auto` begins with the best.
         poll_interval: seconds between two looks without any event.
+        identity: of the file that was opened, as `identity_of` tells it; by default of the one
+            that is at `path` now.
         name: the thread's name.
 
     `check`, `replaced` and `failed` are called on the watcher's thread.
@@ -68,10 +71,11 @@ class Watcher:
         failed: Callable[[BaseException], None],
         backend: Backend = "auto",
         poll_interval: float = 1.0,
+        identity: Identity | None = None,
         name: str = "reactive_sqlite watcher",
     ) -> None:
         self._path = os.path.abspath(path)
-        self._identity = _identity(self._path)
+        self._identity = identity or identity_of(self._path)
         # SQLite keeps the -wal beside the file that a symbolic link leads to.
         self._directory, base = os.path.split(os.path.realpath(self._path))
         self._names = frozenset(base + suffix for suffix in SUFFIXES)
@@ -236,7 +240,7 @@ class Watcher:
 
     def _difference(self) -> str | None:
         try:
-            identity = _identity(self._path)
+            identity = identity_of(self._path)
         except (FileNotFoundError, NotADirectoryError):
             return f"{self._path} is gone"
         except OSError as error:
@@ -257,7 +261,8 @@ class Watcher:
             )
 
 
-def _identity(path: str) -> tuple[int, int]:
+def identity_of(path: str | os.PathLike[str]) -> Identity:
+    """Tell which file is at a path, under whatever name; OSError when none is to be seen there."""
     status = os.stat(path)
     return status.st_dev, status.st_ino
 

@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from reactive_sqlite import Database, DatabaseReplaced, create_effect, sqlite3
+from reactive_sqlite import (
+    Database,
+    DatabaseReplaced,
+    catch_error,
+    create_effect,
+    create_root,
+    sqlite3,
+)
+from reactive_sqlite.connection import Connection
 from tests.recorder import Recorder
 
 COMMITS = 1000
@@ -133,22 +141,67 @@ def test_an_idle_database_queries_nothing(db: Database) -> None:
     assert db.broker.fetches == fetched
 
 
-def test_a_replaced_file_ends_every_observable_with_an_error(
-    db: Database, path: Path, tmp_path: Path
-) -> None:
+def replace(path: Path) -> None:
+    """Put another database in the place of a file."""
+    other = path.with_name("other.db")
+    other.touch()
+    other.replace(path)
+
+
+def test_a_replaced_file_ends_every_observable_with_an_error(db: Database, path: Path) -> None:
     seen = Recorder[Any]()
     count = db.observe_value("SELECT count(*) FROM n")
     count.subscribe(seen.on_next, seen.on_error, seen.on_completed)
-    other = tmp_path / "other.db"
-    sqlite3.connect(other).close()
-    other.touch()
-    other.replace(path)
+    replace(path)
     with pytest.raises(DatabaseReplaced, match=r"shared\.db"):
         count.wait(lambda value: value == "never", timeout=10)
     assert isinstance(seen.errors[0], DatabaseReplaced)
     assert not seen.completed
     with pytest.raises(DatabaseReplaced):
         count()
+
+
+def test_an_effect_hears_that_the_file_was_replaced(path: Path) -> None:
+    told, caught = Recorder[BaseException](), Recorder[BaseException]()
+    with Database(path, on_observer_error=told) as db:
+        db.execute("CREATE TABLE n (i INTEGER PRIMARY KEY)")
+        count = db.observe_value("SELECT count(*) FROM n")
+        create_effect(lambda: count())
+        create_root(lambda _: catch_error(lambda: create_effect(lambda: count()), caught))
+        asked = db.observe_value("SELECT 1")
+        asked()
+        replace(path)
+        for seen in (told, caught):
+            assert [type(error) for error in seen.wait_for_count(1)] == [DatabaseReplaced]
+
+
+def test_no_effect_is_run_by_closing(path: Path) -> None:
+    told, runs = Recorder[BaseException](), Recorder[int]()
+    with Database(path, on_observer_error=told) as db:
+        one = db.observe_value("SELECT 1")
+        create_effect(lambda: runs(one()))
+    assert (told.values, runs.values) == ([], [1])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["one that was there", "a new one"])
+def test_a_file_that_is_replaced_while_it_is_opened_is_noticed(path: Path, known: bool) -> None:
+    class Slow(Database):
+        def accept(self, connection: Connection) -> None:
+            replace(path)
+
+    if known:
+        path.touch()
+    with Slow(path) as db, pytest.raises(DatabaseReplaced, match=r"shared\.db"):
+        db.observe_value("SELECT 1").wait(lambda value: value == "never", timeout=10)
+
+
+def test_a_file_that_is_removed_while_it_is_opened_is_noticed(path: Path) -> None:
+    class Slow(Database):
+        def accept(self, connection: Connection) -> None:
+            path.unlink()
+
+    with Slow(path) as db, pytest.raises(DatabaseReplaced, match=r"shared\.db is gone"):
+        db.observe_value("SELECT 1").wait(lambda value: value == "never", timeout=10)
 
 
 def test_a_removed_file_ends_every_observable_with_an_error(db: Database, path: Path) -> None:
