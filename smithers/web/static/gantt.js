@@ -38,7 +38,11 @@ export class Gantt {
     const width = Math.max(280, this.frame.clientWidth);
     const names = Math.min(200, width * 0.32);
     const start = Math.min(...parts.map((one) => Date.parse(one.started_at)));
-    const ends = parts.map((one) => (one.completed_at ? Date.parse(one.completed_at) : this.until ?? Date.now()));
+    // A clock that was set back ends nothing before it began.
+    const ends = parts.map((one) => Math.max(
+      Date.parse(one.started_at),
+      one.completed_at ? Date.parse(one.completed_at) : this.until ?? Date.now(),
+    ));
     const span = Math.max(1, Math.max(...ends) - start);
     const x = (at) => names + ((at - start) / span) * (width - names - 4);
     const height = parts.length * ROW + 4;

@@ -79,6 +79,19 @@ def test_the_overview_follows_executions_and_what_runs_below_them(
         assert title.endswith(" UTC") and str(found.started_at)[:19] in title
 
 
+def test_what_has_ended_by_a_clock_that_was_set_back_took_no_negative_time(
+    view: View, quiet: Chromium, db: SmithersDB
+) -> None:
+    execution = db.execution.start("feature")
+    db.phases.complete(db.phases.start("build"))
+    back = "strftime('%Y-%m-%dT%H:%M:%f000Z', started_at, '-1 day')"
+    db.query(f"UPDATE phases SET completed_at = {back}", write=True)
+    quiet.visit(view, f"execution/{execution}")
+    quiet.wait(lambda: len(quiet.find(".gantt .bar")) == 1)
+    label = quiet.script("return document.querySelector('.gantt .bar').getAttribute('aria-label')")
+    assert label == "phase build, completed, 0 ms"
+
+
 def test_an_execution_shows_when_what_ran_and_what_it_said(
     view: View, quiet: Chromium, db: SmithersDB
 ) -> None:
