@@ -20,8 +20,9 @@ from smithers import SmithersDB, create_smithers_db
 
 THREADS = 16
 KEYS = tuple(f"counter {number}" for number in range(6))
-# More blocks of memory after eighty rounds: less than a twentieth of one for each who has observed.
-MOST_BLOCKS = 1_000
+# More blocks of memory after eighty rounds: less than one for every twenty that have observed. The
+# numbers of the model itself, which grow beyond those that Python keeps, take two hundred.
+MOST_BLOCKS = 600
 # Seconds: for how long threads work in one round, and after which they are taken to be stuck.
 ROUND = 0.5
 STUCK = 30.0

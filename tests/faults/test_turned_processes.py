@@ -94,7 +94,8 @@ def test_a_live_owner_in_another_process_loses_nothing_whatever_both_clocks_say(
     owner, other = begin(0), begin(0)
     id = started(owner)
     for mine, its in TURNS:
-        owner(turn(mine)), other(turn(its))
+        owner(turn(mine))
+        other(turn(its))
         before = beat(db, id)
         until(partial(beats, db, id, before + 2))
         assert other("db.execution.find_incomplete()") == "None"
@@ -212,7 +213,8 @@ def test_gates_are_answered_in_the_order_in_which_they_were_asked(
     id = started(owner)
     asked: list[str] = []
     for number, (mine, its) in enumerate(TURNS):
-        owner(turn(mine)), other(turn(its))
+        owner(turn(mine))
+        other(turn(its))
         request = f"db.approvals.request({id!r}, 'deploy', 'Go on?', occurrence={number})"
         asked.append(owner(request))
     assert [gate.id for gate in db.approvals.list()] == asked
@@ -238,7 +240,8 @@ def test_what_has_failed_is_tried_again_in_time_though_the_clock_was_turned(
 ) -> None:
     first, second = turns
     owner, other = begin(first), begin(second)
-    owner(FAILING), other(WORKING)
+    owner(FAILING)
+    other(WORKING)
     served = f"kept.__setitem__('served', {WAITING}.for_changes(db))"
     owner(served)
     db.state.set("work", 1)
