@@ -39,9 +39,11 @@ _ENDED = """
     """
     for table in ("phases", "steps", "agents", "tool_calls")
 )
+# What has ended by a clock that was set back is no older than its beginning.
+_LAST = "max(started_at, completed_at)"
 _DOOMED = f"""
     SELECT seq, 1 + total_agents + total_tool_calls FROM executions
-    WHERE {_ENDED} AND (:before IS NULL OR completed_at < :before)
+    WHERE {_ENDED} AND (:before IS NULL OR {_LAST} < :before)
     AND (:keep IS NULL OR seq NOT IN (
         SELECT seq FROM executions WHERE status IN ('completed', 'failed', 'cancelled')
         ORDER BY seq DESC LIMIT :keep
@@ -55,7 +57,7 @@ _LOOSE = """
     )
 """
 _DOOMED_AGENTS = f"""
-    SELECT seq, 1 FROM agents WHERE {_LOOSE} AND completed_at < :before ORDER BY seq
+    SELECT seq, 1 FROM agents WHERE {_LOOSE} AND {_LAST} < :before ORDER BY seq
 """
 _STILL = "SELECT seq FROM {} WHERE seq IN (SELECT value FROM json_each(?)) AND {}"
 _STILL_EXECUTIONS = _STILL.format("executions", _ENDED)

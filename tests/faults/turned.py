@@ -170,6 +170,17 @@ def pruning(db: SmithersDB, clock: Clock) -> Iterator[str]:
     kept = [change.value for change in db.state.history("young")]
     if kept != [0, 1, 2, "by a clock set back"]:
         yield f"history is {kept}"
+    id = db.execution.start("young")
+    clock.ahead(-DAY)
+    db.execution.complete(id)
+    clock.ahead(0)
+    loose = db.agents.start("of no execution")
+    clock.ahead(-DAY)
+    db.agents.complete(loose, "done")
+    clock.ahead(0)
+    db.prune(before=timedelta(hours=12))
+    if db.execution.get(id) is None or db.agents.get(loose) is None:
+        yield "what has begun just now is gone"
 
 
 def trimming(db: SmithersDB, clock: Clock) -> Iterator[str]:
