@@ -378,7 +378,7 @@ class Connection(sqlite3.Connection):
         May be asked without the lock, and therefore asks no SQLite: the thread that runs a
         statement may hold SQLite's mutex while it waits for Python's, which we hold here.
         """
-        return self.turn.owner != 0
+        return self.turn.owner > 0
 
     def owned_here(self) -> bool:
         """Whether this thread is inside the open transaction."""
@@ -421,7 +421,11 @@ class Connection(sqlite3.Connection):
             else:
                 self._alone(cursor, sql, parameters, known, ledger)
         finally:
-            turn.release()
+            try:
+                if turn.owner < 0:
+                    turn.wake()
+            finally:
+                turn.release_now()
             if ledger is not None and not self._depth:
                 ledger.deliver()
 
@@ -622,17 +626,19 @@ class Connection(sqlite3.Connection):
 
     def _lock(self) -> None:
         turn = self.turn
+        # Who is inside already never queues up behind those that wait to come in.
+        inside = turn.owner < 0 and turn.is_held_here()
         if not turn.acquire():
             raise sqlite3.OperationalError("database is locked")
-        if not turn.owner:
+        if inside or not turn.owner:
             return
         try:
             if not turn.is_mine():
-                if not turn.await_end():
+                if not turn.await_turn():
                     raise sqlite3.OperationalError("database is locked")
                 if turn.is_mine():
                     self._own_statement("ROLLBACK")  # its thread is no more
-            if turn.owner and not (self._depth or self.closed or _in_transaction(self)):
+            if turn.is_mine() and not (self._depth or self.closed or _in_transaction(self)):
                 # It was ended past us, through a bare sqlite3.Cursor: who knows which way.
                 turn.disown()
                 self._boundary()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,10 @@ from tests.smithers.commandline import environment
 
 # What `create_smithers_db` waits for a lock by default, in seconds.
 BUSY_TIMEOUT = 5.0
+# Seconds that 99 of 100 updates take at most, on a machine that has nothing else to do: the best of
+# so many rounds counts.
+LATE = 0.05
+ROUNDS = 3
 
 UPDATE = """
 import json, sys, time
@@ -86,19 +90,28 @@ def check_updates(db: SmithersDB, total: int) -> None:
     assert len({t.commit for t in history}) == total
 
 
-def tell_figures(what: str, waits: Sequence[float], seconds: float) -> None:
+def tell_figures(what: str, waits: Sequence[float], seconds: float) -> float:
+    """Print what updates took, and return below what 99 of 100 stayed."""
     ordered = sorted(waits)
-    middle, late = (ordered[int(len(ordered) * part)] * 1e3 for part in (0.5, 0.99))
+    middle, late = (ordered[int(len(ordered) * part)] for part in (0.5, 0.99))
     print(
-        f"{what}: {len(ordered)} updates in {seconds:.2f} s, 0 refused; one took "
-        f"p50 {middle:.2f} ms, p99 {late:.1f} ms, at most {ordered[-1] * 1e3:.0f} ms"
+        f"{what}: {len(ordered)} updates in {seconds:.2f} s, 0 refused; one took p50 "
+        f"{middle * 1e3:.2f} ms, p99 {late * 1e3:.1f} ms, at most {ordered[-1] * 1e3:.0f} ms"
     )
+    return late
+
+
+def check_in_time(path: Path, update: Callable[[Path], float]) -> None:
+    lates: list[float] = []
+    while len(lates) < ROUNDS and min(lates, default=LATE) >= LATE:
+        lates.append(update(path / str(len(lates))))
+    assert min(lates) < LATE, f"99 of 100 took less than {lates} s"
 
 
 # -- processes -------------------------------------------------------------------------------------
 
 
-def update_in_processes(path: Path, processes: int, times: int) -> None:
+def update_in_processes(path: Path, processes: int, times: int) -> float:
     programs = [Program(UPDATE, path, times) for _ in range(processes)]
     for program in programs:
         assert program.line() == "ready"
@@ -106,10 +119,11 @@ def update_in_processes(path: Path, processes: int, times: int) -> None:
     for program in programs:
         program.tell()
     waits = [wait for program in programs for wait in json.loads(program.end())]
-    tell_figures(f"{processes} processes", waits, time.monotonic() - began)
+    late = tell_figures(f"{processes} processes", waits, time.monotonic() - began)
     assert max(waits) < BUSY_TIMEOUT, "none waited so long that it was nearly refused"
     with create_smithers_db(path) as db:
         check_updates(db, processes * times)
+    return late
 
 
 def test_each_update_of_several_processes_counts(tmp_path: Path) -> None:
@@ -119,13 +133,13 @@ def test_each_update_of_several_processes_counts(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(120)
 def test_each_of_500_updates_of_6_processes_counts(tmp_path: Path) -> None:
-    update_in_processes(tmp_path, 6, 500)
+    check_in_time(tmp_path, lambda path: update_in_processes(path, 6, 500))
 
 
 # -- threads and tasks -----------------------------------------------------------------------------
 
 
-def update_in_threads(path: Path, threads: int, times: int) -> None:
+def update_in_threads(path: Path, threads: int, times: int) -> float:
     waits: list[float] = []
     errors: list[Exception] = []
     with create_smithers_db(path) as db:
@@ -146,9 +160,10 @@ def update_in_threads(path: Path, threads: int, times: int) -> None:
         for writer in writers:
             writer.join()
         assert errors == []
-        tell_figures(f"{threads} threads", waits, time.monotonic() - began)
+        late = tell_figures(f"{threads} threads", waits, time.monotonic() - began)
         assert max(waits) < BUSY_TIMEOUT, "none waited so long that it was nearly refused"
         check_updates(db, threads * times)
+    return late
 
 
 def test_each_update_of_several_threads_counts(tmp_path: Path) -> None:
@@ -158,10 +173,10 @@ def test_each_update_of_several_threads_counts(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(120)
 def test_each_of_500_updates_of_16_threads_counts(tmp_path: Path) -> None:
-    update_in_threads(tmp_path, 16, 500)
+    check_in_time(tmp_path, lambda path: update_in_threads(path, 16, 500))
 
 
-async def update_in_tasks(path: Path, tasks: int, times: int) -> None:
+async def update_in_tasks(path: Path, tasks: int, times: int) -> float:
     waits: list[float] = []
     async with create_async_smithers_db(path) as db:
 
@@ -173,9 +188,10 @@ async def update_in_tasks(path: Path, tasks: int, times: int) -> None:
 
         began = time.monotonic()
         await asyncio.gather(*[update() for _ in range(tasks)])
-        tell_figures(f"{tasks} tasks", waits, time.monotonic() - began)
+        late = tell_figures(f"{tasks} tasks", waits, time.monotonic() - began)
     with create_smithers_db(path) as after:
         check_updates(after, tasks * times)
+    return late
 
 
 async def test_each_update_of_several_tasks_counts(tmp_path: Path) -> None:
@@ -184,8 +200,8 @@ async def test_each_update_of_several_tasks_counts(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(120)
-async def test_each_of_50_updates_of_100_tasks_counts(tmp_path: Path) -> None:
-    await update_in_tasks(tmp_path, 100, 50)
+def test_each_of_50_updates_of_100_tasks_counts(tmp_path: Path) -> None:
+    check_in_time(tmp_path, lambda path: asyncio.run(update_in_tasks(path, 100, 50)))
 
 
 # -- first opens -----------------------------------------------------------------------------------
