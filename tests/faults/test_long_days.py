@@ -25,27 +25,33 @@ from smithers import AsyncSmithersDB, SmithersDB, create_async_smithers_db, crea
 HOURS = 24
 ROUNDS = int(os.environ.get("SMITHERS_ROUNDS", "200"))
 DESCRIPTORS = Path("/proc/self/fd")
+PAGES = Path("/proc/self/statm")
 # Of one round: less than any object that stays behind takes with what it holds.
 MOST_BLOCKS = 2
 # Caches that fill up meanwhile, whatever is done how often; they are fuller after many rounds.
 NOISE, NOISE_AT_FIRST = 400, 4_000
 MANY = 100
+# From noon to midnight; what is freed goes back to the system in pieces.
+MOST_MEGABYTES = 2
 
 
 @dataclass(frozen=True)
 class Held:
-    """What this process holds."""
+    """What this process holds; of its memory `resident` megabytes, that of SQLite among them."""
 
     blocks: int
     descriptors: int
     threads: int
+    resident: float
 
     @classmethod
     def now(cls) -> Held:
         gc.collect()
         gc.collect()
         descriptors = len(list(DESCRIPTORS.iterdir())) if DESCRIPTORS.exists() else 0
-        return cls(sys.getallocatedblocks(), descriptors, threading.active_count())
+        pages = int(PAGES.read_text().split()[1]) if PAGES.exists() else 0
+        resident = round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+        return cls(sys.getallocatedblocks(), descriptors, threading.active_count(), resident)
 
     def check(self, earlier: Held, rounds: int) -> None:
         """Compare with what was held so many rounds before."""
@@ -215,6 +221,7 @@ def day(folder: Path, sets: int) -> None:
     noon, midnight = held[HOURS // 2], held[-1]
     assert (midnight.descriptors, midnight.threads) == (noon.descriptors, noon.threads)
     assert midnight.blocks < noon.blocks + NOISE, "memory is flat"
+    assert midnight.resident < noon.resident + MOST_MEGABYTES, "that of SQLite, too"
     assert left[-1][0] <= left[HOURS // 2][0] * 1.1, "history is pruned meanwhile"
     assert left[-1][1] <= max(left[HOURS // 2][1] * 1.1, 13_000), "the log trims itself"
     assert left[-1][2] <= left[HOURS // 2][2] * 1.5, "the file does not grow"
