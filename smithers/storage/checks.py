@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.dialect import quote, sqlite3
 from smithers.clock import from_text
 from smithers.errors import StateTypeError
 from smithers.records import Finding
@@ -27,6 +27,9 @@ _FIRST_WITH_LOG = (3, 7, 0)
 
 _ORPHANS = """
     SELECT "table", parent, count(*) FROM pragma_foreign_key_check GROUP BY 1, 2 ORDER BY 1, 2
+"""
+_FULL_TEXT = """
+    SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%fts5%'
 """
 _OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
 # Rows whose parents stand below another execution than they do.
@@ -182,9 +185,21 @@ class Checks:
         return self._integrity("PRAGMA quick_check(100)")
 
     def _integrity(self, sql: str) -> Iterator[Finding]:
+        self._look_anew()
         told = [text for (text,) in self._database.conn.execute(sql).fetchall() if text != "ok"]
         if told:
             yield _finding("integrity", "; ".join(told[:MOST_NAMED]), len(told))
+
+    def _look_anew(self) -> None:
+        """Have FTS5 forget what it remembers of indexes that others have written to since.
+
+        Whatever reads an index does so, but for the check that SQLite makes of it from 3.44 on:
+        that takes what was remembered for what has to be in the file, and calls it corrupt.
+        """
+        for (name,) in self._database.conn.execute(_FULL_TEXT).fetchall():
+            # What cannot be read is for the check to tell.
+            with suppress(sqlite3.DatabaseError):
+                self._database.conn.execute(f"SELECT rowid FROM {quote(name)} LIMIT 1").fetchall()
 
     def _schema(self) -> Iterator[Finding]:
         from sqlite_utils import Database

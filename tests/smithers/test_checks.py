@@ -297,6 +297,21 @@ def test_checking_changes_nothing_and_holds_no_writer_up(
     assert len(os.listdir(path)) == 3
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_an_index_that_another_program_writes_to_is_looked_at_anew(
+    sound: SmithersDB, foreign: sqlite3.Connection, quick: bool
+) -> None:
+    sound.query("CREATE VIRTUAL TABLE mine USING fts5 (words)", write=True)
+    assert errors(sound) == [], "from here on SQLite remembers how the indexes are built"
+    for number in range(100):
+        foreign.execute("INSERT INTO mine VALUES (?)", [f"word{number} and more"])
+        foreign.execute(
+            "INSERT INTO memories (category, key, content) VALUES ('fact', ?, ?)",
+            [f"key {number}", f"word{number} and more"],
+        )
+    assert [found for found in sound.check(quick=quick) if found.level == "error"] == []
+
+
 WRITER = """
 import sys
 from smithers import create_smithers_db
