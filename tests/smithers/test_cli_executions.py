@@ -33,6 +33,12 @@ with create_smithers_db(sys.argv[1]) as db:
             print(id, flush=True)
             sys.stdin.read()
 """
+# Before that: lets it write nothing on its own while it holds the execution.
+WITHOUT_A_HEARTBEAT = """
+from smithers import ownership
+
+ownership.HEARTBEAT = ownership.LEASE = 600.0
+"""
 
 Workflow = subprocess.Popen[str]
 
@@ -42,9 +48,9 @@ def workflow(db: SmithersDB, path: Path) -> Iterator[Callable[[], tuple[Workflow
     """Start a process that runs an execution, and return it with the execution's id."""
     started: list[Workflow] = []
 
-    def start() -> tuple[Workflow, str]:
+    def start(before: str = "") -> tuple[Workflow, str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", WORKFLOW, str(path)],
+            [sys.executable, "-c", before + WORKFLOW, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -290,20 +296,10 @@ def test_a_hundred_executions_take_a_line_or_two_each(cli: Run, db: SmithersDB) 
     assert len({cell_len(line) for line in lines}) == 1, "all as long as each other"
 
 
-@pytest.fixture
-def no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no owner of a database that is opened from now on write that it is alive."""
-    monkeypatch.setattr("smithers.ownership.HEARTBEAT", 600.0)
-
-
 def test_listing_changes_no_byte_of_database_and_log(
-    no_heartbeat: None,
-    cli: Run,
-    db: SmithersDB,
-    path: Path,
-    workflow: Callable[[], tuple[Workflow, str]],
+    cli: Run, db: SmithersDB, path: Path, workflow: Callable[[str], tuple[Workflow, str]]
 ) -> None:
-    _, id = workflow()
+    _, id = workflow(WITHOUT_A_HEARTBEAT)
     agent = db.agents.list()[0].id
     files = [path / "db.sqlite", path / "db.sqlite-wal"]
     before = [file.read_bytes() for file in files]
@@ -311,7 +307,7 @@ def test_listing_changes_no_byte_of_database_and_log(
         *(("executions",), ("execution", id), ("current",), ("phases", id), ("steps", id)),
         *(("agents",), ("tools", agent), ("commits",), ("reviews",), ("check",)),
     ):
-        done = in_process("db", *args, "--json", "--path", str(path))
+        done = cli(*args, "--json")
         assert done.code == 0, done.err
         json.loads(done.out)
     assert [file.read_bytes() for file in files] == before
