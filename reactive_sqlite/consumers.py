@@ -246,7 +246,10 @@ class Consumers:
 
 
 def milliseconds(moment: datetime | timedelta) -> int:
-    """Write a moment, or an age, as the log does; OverflowError for one outside the calendar."""
+    """Write a moment, or an age, as the log does.
+
+    Raises OverflowError, or ValueError where there is no time zone, for one outside the calendar.
+    """
     if isinstance(moment, timedelta):
         moment = datetime.now(UTC) - moment
     return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)

@@ -290,7 +290,7 @@ class Database(sqlite_utils.Database):
 
         try:
             limit = None if older_than is None else milliseconds(older_than)
-        except OverflowError:
+        except (OverflowError, ValueError):
             raise ValueError(f"there is no such time: {shown(older_than)}") from None
         with self.transaction():
             return self._consumers.trim(limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -769,6 +769,9 @@ def test_trimming_by_hand_spares_what_is_needed_and_the_newest(
     assert entries(other) == (2, 201)
     with pytest.raises(TypeError, match="older_than"):
         db.trim_feed(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    for outside in (datetime.min, datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))):
+        with pytest.raises(ValueError, match="there is no such time"):
+            db.trim_feed(outside)
 
 
 def test_a_database_without_a_log_has_nothing_to_say(tmp_path: Path) -> None:
