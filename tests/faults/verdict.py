@@ -20,6 +20,9 @@ ITS_OWN = frozenset({"bool", "call", "item", "iteration", "iteration of a list"}
 # Arguments that SQLite or the system judge, by whose errors they are refused.
 OF_SQLITE = frozenset({"sql", "params", "parameters", "where", "where_args", "order_by", "select"})
 OF_SQLITE_TOO = frozenset({"limit", "table_name", "view_name", "tables", "columns", "column", "pk"})
+# From Python 3.12 on it also warns of what it is to refuse one day, and here warnings are errors:
+# adapting a `datetime` by itself, and a list for parameters that have names.
+REFUSALS = (sqlite3.Error, DeprecationWarning)
 OF_SYSTEM = frozenset({"path", "repo", "cwd", "memory_path"})
 # Those whose own errors pass.
 CALLED = frozenset({"fn", "body", "until", "runner", "scheduler"})
@@ -31,7 +34,7 @@ def wrong(error: BaseException, argument: str) -> str | None:
         return None if str(error) in ITS_OWN else f"its own error of {error} comes out"
     if argument in CALLED and not isinstance(error, OSError):
         return None
-    if isinstance(error, sqlite3.Error) and argument in OF_SQLITE | OF_SQLITE_TOO:
+    if isinstance(error, REFUSALS) and argument in OF_SQLITE | OF_SQLITE_TOO:
         return None
     if isinstance(error, OSError) and argument in OF_SYSTEM:
         return None
