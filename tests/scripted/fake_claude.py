@@ -109,6 +109,8 @@ class Claude:
             return int(self.answer({"message": {"content": text}}))
         threading.Thread(target=self.listen, daemon=True).start()
         if not self.begin():
+            # A host that cannot write its prompt any more would not read why.
+            self.prompts.get()
             return 1
         failed = False
         while (prompt := self.prompts.get()) is not None:
