@@ -310,4 +310,6 @@ def test_listing_changes_no_byte_of_database_and_log(
         done = cli(*args, "--json")
         assert done.code == 0, done.err
         json.loads(done.out)
-    assert [file.read_bytes() for file in files] == before
+    for file, bytes_before in zip(files, before, strict=True):
+        same = file.read_bytes() == bytes_before
+        assert same, f"{file.name} has changed"
