@@ -13,7 +13,6 @@ from threading import get_ident
 from typing import Any, Generic, TypeVar, cast
 
 from .async_effect import AsyncEffect
-from .graph import release
 from .owner import one_error, release_owned
 from .scheduler import call_watchers, report, settle_now
 from .state import MISSING, STATE, Held
@@ -107,9 +106,6 @@ class WatchedRun(AsyncEffect, Generic[T]):
             self.running = 0
             self.task = None
             ended = self.fn is None
-            if ended:
-                release(self, (*self.reads, *self.kept))
-                self.reads, self.kept = {}, {}
         if ended:
             errors = release_owned(self)
             if errors:

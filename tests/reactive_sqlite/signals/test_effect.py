@@ -79,6 +79,34 @@ def test_an_effect_that_disposes_itself_finishes_that_run() -> None:  # F03
     assert seen == [0, 1]
 
 
+@pytest.mark.parametrize("cleanups", [0, 1, 2])
+@pytest.mark.parametrize("body", [0, 1])
+def test_an_effect_that_disposes_itself_tells_what_fails_in_that_run_and_after(
+    body: int, cleanups: int
+) -> None:
+    a, set_a = create_signal(0)
+
+    def run() -> None:
+        if a() == 1:
+            effect.dispose()
+            for _ in range(cleanups):
+                on_cleanup(lambda: 1 // 0)
+            if body:
+                raise ValueError("body")
+
+    effect = create_effect(run)
+    caught: list[Exception] = []
+    try:
+        set_a(1)
+    except ExceptionGroup as group:
+        assert group.message == "an effect failed"
+        caught.extend(group.exceptions)
+    except (ValueError, ZeroDivisionError) as error:
+        caught.append(error)
+    expected = [ValueError] * body + [ZeroDivisionError] * cleanups
+    assert [type(error) for error in caught] == expected, "in the order of failing"
+
+
 def test_an_effect_disposed_by_one_before_it_does_not_run() -> None:  # F04
     a, set_a = create_signal(0)
     second: list[Effect] = []
@@ -274,6 +302,17 @@ def test_several_errors_are_raised_as_a_group() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         set_a(1)
     assert [str(error) for error in caught.value.exceptions] == ["one", "two"]
+    assert caught.value.message == "effects failed"
+
+
+def test_several_errors_come_out_of_a_batch_as_a_group() -> None:
+    a, set_a = create_signal(0)
+    failing_at(a, 1, "one")
+    failing_at(a, 1, "two")
+    with pytest.raises(ExceptionGroup) as caught, batch():
+        set_a(1)
+    assert [str(error) for error in caught.value.exceptions] == ["one", "two"]
+    assert caught.value.message == "effects failed"
 
 
 def test_an_effects_error_comes_out_of_the_batch_that_caused_it() -> None:
@@ -292,6 +331,7 @@ def test_errors_of_a_batchs_body_and_of_its_effects_are_raised_together() -> Non
     with pytest.raises(ExceptionGroup) as caught, batch():
         set_a(1)
         raise KeyError("body")
+    assert caught.value.message == "a batch and the effects it caused failed"
     body, effect = caught.value.exceptions
     assert isinstance(body, KeyError)
     assert isinstance(effect, ValueError)
@@ -637,6 +677,25 @@ def test_a_scheduled_effects_error_goes_to_the_excepthook(
     set_a(1)
     scheduler.advance_by(1)
     assert [str(error) for error in told] == ["scheduled"]
+
+
+def test_an_error_that_a_scheduled_effects_write_causes_goes_to_the_excepthook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[BaseException | None] = []
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        told.append(args.exc_value)
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    scheduler = TestScheduler()
+    create_effect(lambda: set_b(a()), scheduler=scheduler)
+    failing_at(b, 1, "behind it")
+    set_a(1)
+    scheduler.advance_by(1)
+    assert [str(error) for error in told] == ["behind it"]
 
 
 def test_a_scheduler_is_given_by_keyword_and_not_to_an_async_effect() -> None:

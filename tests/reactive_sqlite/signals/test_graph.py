@@ -11,7 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from reactive_sqlite import Accessor, batch, create_effect, create_memo, create_signal, untrack
+from reactive_sqlite import (
+    Accessor,
+    batch,
+    create_effect,
+    create_memo,
+    create_root,
+    create_signal,
+    untrack,
+)
 from reactive_sqlite.signals.signal import Signal
 from reactive_sqlite.signals.state import Node
 from tests.reactive_sqlite.signals.noting import note
@@ -519,3 +527,37 @@ def test_a_memo_that_reads_itself_is_a_cycle_error_that_names_the_memos(reader: 
     assert caught.value.nodes == ("first", "second")
     set_switch(False)
     assert (first(), second()) == (1, 2), "the graph is usable after"
+
+
+def test_a_cycle_of_four_memos_names_them_in_the_order_of_reading() -> None:
+    from reactive_sqlite import CycleError
+
+    ring: list[Accessor[int]] = []
+
+    def reader(place: int) -> Accessor[int]:
+        return create_memo(lambda: ring[(place + 1) % 4](), name="abcd"[place])
+
+    ring.extend(reader(place) for place in range(4))
+    outside = create_memo(lambda: ring[1](), name="outside")
+    with pytest.raises(CycleError, match="'b' reads itself: b → c → d → a → b") as caught:
+        outside()
+    assert caught.value.nodes == ("b", "c", "d", "a")
+
+
+def test_a_root_disposed_in_the_middle_of_marking_waits_for_its_end() -> None:
+    a, set_a = create_signal(0)
+    seen: list[int] = []
+    assert isinstance(a, Signal)
+
+    def build(dispose: Callable[[], None]) -> Callable[[], None]:
+        value = create_memo(lambda: a())
+        create_effect(lambda: seen.append(value()))
+        return dispose
+
+    a.subs[Finalizing(create_root(build))] = None
+    other: list[int] = []
+    create_effect(lambda: other.append(a()))
+    set_a(1)
+    set_a(2)
+    assert other == [0, 1, 2]
+    assert seen[-1] < 2, "what was in the root is gone"

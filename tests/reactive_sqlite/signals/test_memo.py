@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
-from reactive_sqlite import batch, create_effect, create_memo, create_signal
+from reactive_sqlite import (
+    Accessor,
+    Owner,
+    batch,
+    create_effect,
+    create_memo,
+    create_root,
+    create_signal,
+    get_owner,
+    on_cleanup,
+    run_with_owner,
+)
 from tests.reactive_sqlite.signals.noting import note
 
 
@@ -46,6 +58,72 @@ def test_an_error_reaches_the_reader_through_the_memos_above() -> None:  # X01
     for memo in (inner, outer):
         with pytest.raises(ZeroDivisionError):
             memo()
+
+
+def memo_that_ends_itself(compute: Callable[[], int], cleaned: list[str]) -> Accessor[int]:
+    """A memo in whose first run the root around it is disposed."""
+
+    def root(dispose: Callable[[], None]) -> Accessor[int]:
+        def run() -> int:
+            on_cleanup(lambda: cleaned.append("before"))
+            dispose()
+            on_cleanup(lambda: cleaned.append("after"))
+            return compute()
+
+        return create_memo(run)
+
+    return create_root(root)
+
+
+def test_a_memo_disposed_in_its_run_keeps_that_runs_value_and_is_cleaned_up_after() -> None:
+    a, set_a = create_signal(1)
+    cleaned: list[str] = []
+    memo = memo_that_ends_itself(a, cleaned)
+    assert (memo(), memo.peek()) == (1, 1)
+    assert cleaned == ["after", "before"]
+    set_a(2)
+    assert (memo(), memo.peek()) == (1, 1), "it is computed no more"
+    assert cleaned == ["after", "before"]
+
+
+def test_a_memo_disposed_in_its_run_keeps_that_runs_error() -> None:
+    memo = memo_that_ends_itself(lambda: 1 // 0, [])
+    for read in (memo, memo.peek, memo):
+        with pytest.raises(ZeroDivisionError):
+            read()
+
+
+def test_a_cleanup_that_fails_after_the_run_that_disposed_its_memo_is_told_the_reader() -> None:
+    def compute() -> int:
+        on_cleanup(partial(divmod, 1, 0))
+        on_cleanup(partial(divmod, 1, 0))
+        return 1
+
+    memo = memo_that_ends_itself(compute, [])
+    with pytest.raises(ExceptionGroup, match="cleanups failed"):
+        memo()
+    assert memo() == 1
+
+
+def test_what_is_made_later_for_a_memo_lives_until_it_computes_again() -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    owners: list[Owner | None] = []
+    seen: list[int] = []
+
+    def compute() -> int:
+        owners.append(get_owner())
+        return a()
+
+    memo = create_memo(compute)
+    assert memo() == 0
+    run_with_owner(owners[0], lambda: create_effect(lambda: seen.append(b())))
+    set_b(1)
+    assert seen == [0, 1]
+    set_a(1)
+    assert memo() == 1
+    set_b(2)
+    assert seen == [0, 1]
 
 
 def test_a_failed_memo_is_not_run_again_without_a_change() -> None:  # X02

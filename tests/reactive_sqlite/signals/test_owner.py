@@ -112,6 +112,19 @@ def test_every_cleanup_runs_although_one_raises() -> None:
         effect.dispose()
     assert cleaned == ["last", "first"]
     assert [type(error) for error in caught.value.exceptions] == [KeyError, IndexError]
+    assert caught.value.message == "cleanups failed"
+
+
+def test_every_cleanup_of_a_root_and_its_children_runs_although_some_raise() -> None:
+    def build(dispose: Callable[[], None]) -> Callable[[], None]:
+        on_cleanup(partial(fail, KeyError()))
+        create_effect(lambda: on_cleanup(partial(fail, IndexError())))
+        return dispose
+
+    with pytest.raises(ExceptionGroup) as caught:
+        create_root(build)()
+    assert [type(error) for error in caught.value.exceptions] == [IndexError, KeyError]
+    assert caught.value.message == "cleanups failed"
 
 
 def test_an_error_of_a_cleanup_before_a_run_does_not_prevent_the_run() -> None:
@@ -377,6 +390,15 @@ def test_a_memos_error_reaches_the_handler_of_the_effect_that_reads_it() -> None
     catch_error(lambda: create_effect(lambda: memo()), caught.append)
     set_a(0)
     assert len(caught) == 1
+
+
+def test_an_error_in_a_root_goes_to_the_handler_around_the_root() -> None:
+    a, set_a = create_signal(1)
+    caught: list[Exception] = []
+    build = partial(create_root, lambda _: create_effect(lambda: 1 // a()))
+    catch_error(build, caught.append)
+    set_a(0)
+    assert [type(error) for error in caught] == [ZeroDivisionError]
 
 
 def test_run_with_owner_hands_errors_to_the_owners_handler() -> None:

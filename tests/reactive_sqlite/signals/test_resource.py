@@ -290,6 +290,7 @@ async def test_an_error_of_an_effect_after_a_fetch_goes_to_the_loops_handler() -
     effect = create_effect(fail)
     await server.answer(1, "one")
     assert [type(context["exception"]) for context in complaints] == [LookupError]
+    assert [context["message"] for context in complaints] == ["an effect failed after a fetch"]
     assert resource() == "one"
     effect.dispose()
     resource.dispose()

@@ -79,6 +79,23 @@ def test_an_equality_of_ones_own_decides_whether_a_batch_has_reverted() -> None:
     assert seen == [[1], [2]]
 
 
+def test_an_equality_that_fails_at_the_end_of_a_batch_leaves_a_change() -> None:
+    fails: list[Exception] = []
+
+    def equals(old: int, new: int) -> bool:
+        if fails:
+            raise fails[0]
+        return False
+
+    a, set_a = create_signal(1, equals=equals)
+    seen: list[int] = []
+    create_effect(lambda: seen.append(a()))
+    with pytest.raises(ValueError, match="equality"), batch():
+        set_a(2)
+        fails.append(ValueError("equality"))
+    assert seen == [1, 2]
+
+
 def test_an_equality_that_calls_one_object_changed_is_believed_in_a_batch() -> None:
     items = [1]
     a, set_a = create_signal(items, equals=lambda old, new: False)

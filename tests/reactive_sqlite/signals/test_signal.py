@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -279,6 +280,14 @@ def test_signals_and_memos_show_their_names() -> None:
     effect = create_effect(lambda: None, name="idle")
     assert "count" in repr(get)
     assert "copy" in repr(memo)
-    assert "idle" in repr(effect)
+    assert repr(effect) == "<effect idle>"
     effect.dispose()
-    assert "disposed" in repr(effect)
+    assert repr(effect) == "<effect idle, disposed>"
+
+
+def test_what_has_no_name_shows_that_of_its_function_or_its_kind() -> None:
+    def watch() -> None:
+        """Do nothing."""
+
+    assert repr(create_effect(watch)).endswith("watch>")
+    assert repr(create_effect(partial(int, 1))) == "<effect synceffect>"

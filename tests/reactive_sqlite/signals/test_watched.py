@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -178,6 +179,72 @@ async def test_disposed_while_it_runs_it_is_cancelled_and_cleaned_up() -> None:
         await run.result()
     await asyncio.sleep(0)
     assert cleaned == [True]
+
+
+async def test_a_cleanup_that_fails_after_it_was_disposed_goes_to_the_loops_handler() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    async def body() -> None:
+        on_cleanup(lambda: 1 // 0)
+        on_cleanup(lambda: 1 // 0)
+        await asyncio.Event().wait()
+
+    run = WatchedRun(body)
+    await asyncio.sleep(0.001)
+    run.dispose()
+    with pytest.raises(asyncio.CancelledError):
+        await run.result()
+    await asyncio.sleep(0)
+    [complaint] = complaints
+    assert complaint["message"] == "a run's cleanup failed"
+    assert isinstance(complaint["exception"], ExceptionGroup)
+    assert complaint["exception"].message == "cleanups failed"
+
+
+async def test_changes_that_nobody_waits_for_pass_in_silence_and_one_is_told_later() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    count, set_count = create_signal(1)
+
+    async def body() -> None:
+        count()
+
+    run = WatchedRun(body)
+    await run.result()
+    for value in (2, 1):
+        with batch():
+            set_count(value)
+        await asyncio.sleep(0)
+    assert run.changed()
+    run.dispose()
+    assert complaints == []
+
+
+async def test_an_error_of_an_effect_that_looking_for_changes_wakes_goes_to_the_excepthook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[BaseException | None] = []
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        told.append(args.exc_value)
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    count, set_count = create_signal(1)
+    looked, set_looked = create_signal(1)
+    odd = create_memo(lambda: set_looked(count()) % 2 == 1)
+
+    async def body() -> None:
+        odd()
+
+    run = WatchedRun(body)
+    await run.result()
+    effect = create_effect(lambda: 1 // (looked() - 3))
+    set_count(3)
+    assert not run.changed()
+    assert [type(error) for error in told] == [ZeroDivisionError]
+    effect.dispose()
+    run.dispose()
 
 
 async def test_what_a_memo_writes_while_one_looks_for_changes_wakes_effects() -> None:
