@@ -192,7 +192,7 @@ class Pages(Protocol):
     `locked` says that the thread is inside a delivery, holding the connection.
     """
 
-    def __call__(self, since: int, until: int, *, locked: bool = False) -> list[Transition]: ...
+    def __call__(self, since: int, until: int, *, locked: bool = ...) -> list[Transition]: ...
 
 
 class TransitionStream(Observable[Transition]):
@@ -247,15 +247,13 @@ class _Follower:
         self._page = page
         self._cursor = cursor
         self._on_next = on_next
-        self._started = False
         self._waiting: deque[Transition] = deque()  # read ahead, and not told yet
 
     def advance(self, newest: int) -> None:
         """Read and tell what is new."""
-        if not self._started:
-            # Subscribed inside a transaction that was rolled back: its numbers are given again.
-            self._started = True
-            self._cursor = min(self._cursor, newest)
+        # Less at first, subscribed inside a transaction that was rolled back: its numbers are given
+        # again. And less when all has been pruned, which nothing will be given again of.
+        self._cursor = min(self._cursor, newest)
         errors: list[Exception] = []
         while self._cursor < newest:
             page = self._page(self._cursor, newest)

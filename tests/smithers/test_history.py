@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from reactivex import Observer
 from reactivex import operators as ops
+from reactivex.scheduler import EventLoopScheduler
 
 from reactive_sqlite import sqlite3
 from smithers import SmithersDB, StateTypeError, Transition, TransitionNotFound
@@ -183,6 +185,19 @@ def test_transitions_of_a_key_leave_the_others_out(
     assert [(t.key, t.value) for t in recorder.values] == [("a", 1), ("a", None)]
 
 
+def test_a_follower_of_a_key_reads_nothing_for_the_others(
+    db: SmithersDB, recorder: Recorder[Transition]
+) -> None:
+    db.state.transitions("a").subscribe(recorder)
+    before = db.database.broker.fetches
+    db.state.set("b", 1)
+    db.state.set("c", 1)
+    assert db.database.broker.fetches == before
+    db.state.set("a", 1)
+    assert [t.key for t in recorder.values] == ["a"]
+    assert db.database.broker.fetches == before + 1
+
+
 def test_transitions_of_a_transaction_come_after_it_also_when_subscribed_inside(
     db: SmithersDB, recorder: Recorder[Transition]
 ) -> None:
@@ -253,6 +268,31 @@ def test_disposed_transitions_stop_and_closing_completes_the_rest(
     db.close()
     assert ([t.value for t in stopped.values], stopped.completed) == ([1], 0)
     assert ([t.value for t in recorder.values], recorder.completed) == ([1, 2], 1)
+
+
+def test_transitions_are_told_to_an_observer_as_to_functions(
+    db: SmithersDB, recorder: Recorder[Transition]
+) -> None:
+    observer = Observer(recorder.on_next, recorder.on_error, recorder.on_completed)
+    db.state.transitions().subscribe(observer)
+    db.state.transitions().subscribe()  # nobody is told, and nothing is wrong
+    db.state.set("a", 1)
+    db.close()
+    assert ([t.value for t in recorder.values], recorder.completed) == ([1], 1)
+    assert recorder.errors == []
+
+
+def test_a_scheduler_tells_transitions_on_its_own_thread(
+    db: SmithersDB, recorder: Recorder[Transition]
+) -> None:
+    scheduler = EventLoopScheduler()
+    subscription = db.state.transitions().subscribe(recorder, scheduler=scheduler)
+    db.state.set("a", 1)
+    db.state.set("a", 2)
+    assert [t.value for t in recorder.wait_for_count(2)] == [1, 2]
+    subscription.dispose()
+    scheduler.dispose()
+    assert threading.current_thread() not in recorder.threads
 
 
 def test_transitions_take_the_operators_of_reactivex(

@@ -255,6 +255,8 @@ def test_every_write_is_refused_before_anything_happens(place: Path) -> None:
         for write in writes:
             with pytest.raises(ReadOnly):
                 write()
+        with pytest.raises(ReadOnly, match="replay to 't1'"):
+            db.state.replay_to("t1")
         for sql in ("DELETE FROM state", "PRAGMA user_version = 7", "CREATE TABLE t (v)"):
             with pytest.raises((ValueError, ReadOnly, sqlite3.OperationalError)):
                 db.query(sql, write=True)
