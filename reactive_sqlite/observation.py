@@ -195,11 +195,6 @@ class ObservableQuery(Observable[T]):
         broker.deliveries.first(subscription)
         return subscription
 
-    def _subscribe_core(
-        self, observer: abc.ObserverBase[T], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
-        return self.subscribe(observer, scheduler=scheduler)
-
     def as_observable(self) -> Observable[T]:
         """Return a plain Observable of the same values, for operators that would take this one,
         being callable, for a function: ``flat_map(query.as_observable())``."""
@@ -501,7 +496,7 @@ class ObservableQuery(Observable[T]):
     def _tracked_node(self) -> External[Any]:
         node = self._node
         if node is None:
-            node = self._node = External(_IDLE, name=self._source.sql, on_watch=_watcher(self))
+            node = self._node = External(_IDLE, on_watch=_watcher(self))
             node.volatile = True
         return node
 

@@ -359,6 +359,36 @@ def test_a_failing_decoder_is_reported_and_recovers(
     assert [type(error) for error in observer_errors] == [ZeroDivisionError]
 
 
+def test_a_view_beside_a_followed_one_is_decoded_once_per_change_and_fetches_nothing(
+    db: Database,
+) -> None:
+    calls: list[int] = []
+
+    def decode(rows: list[dict[str, Any]]) -> int:
+        calls.append(len(rows))
+        return len(rows)
+
+    rows = names(db)
+    rows.subscribe(lambda _: None)
+    count = rows.decoded(decode)
+    before = db.broker.fetches
+    assert (count(), count.peek(), count()) == (2, 2, 2)
+    assert db.broker.fetches == before
+    db.execute("INSERT INTO people(name) VALUES ('cat')")
+    assert (count(), count.peek(), count()) == (3, 3, 3)
+    assert db.broker.fetches == before + 1, "that of the view that is followed"
+    assert calls == [2, 3]
+
+
+def test_what_a_decoder_raises_is_raised_to_whoever_reads(db: Database) -> None:
+    query = names(db).decoded(lambda rows: 1 // (len(rows) - 2))
+    for read in (query, query.peek):
+        with pytest.raises(ZeroDivisionError):
+            read()
+    db.execute("INSERT INTO people(name) VALUES ('cat')")
+    assert (query(), query.peek()) == (1, 1)
+
+
 # -- as an Observable ------------------------------------------------------------------------------
 
 
@@ -390,6 +420,18 @@ def test_as_observable_goes_where_a_callable_would_be_called(
     assert recorder.values == [70, 70]
 
 
+def test_as_observable_calls_on_the_scheduler_it_is_given(
+    db: Database, recorder: Recorder[Any]
+) -> None:
+    scheduler = EventLoopScheduler()
+    plain = db.observe_value("SELECT sum(age) FROM people").as_observable()
+    subscription = plain.subscribe(recorder.on_next, scheduler=scheduler)
+    recorder.wait_for_count(1)
+    subscription.dispose()
+    scheduler.dispose()
+    assert threading.current_thread() not in recorder.threads
+
+
 def test_an_observer_object_can_be_subscribed(db: Database) -> None:
     subject: reactivex.Subject[Any] = reactivex.Subject()
     seen: list[Any] = []
@@ -401,6 +443,13 @@ def test_an_observer_object_can_be_subscribed(db: Database) -> None:
 
 def test_a_subscription_without_callbacks_is_allowed(db: Database) -> None:
     names(db).subscribe().dispose()
+
+
+def test_operators_that_lock_their_source_work(db: Database, recorder: Recorder[Any]) -> None:
+    query = db.observe_value("SELECT count(*) FROM people")
+    query.pipe(operators.amb(reactivex.never())).subscribe(recorder.on_next)
+    db.execute("DELETE FROM people")
+    assert recorder.values == [2, 0]
 
 
 def test_combine_latest_and_merge_work(db: Database, recorder: Recorder[Any]) -> None:
@@ -614,6 +663,21 @@ def test_a_failing_first_fetch_raises_from_subscribe_or_goes_to_on_error(
     assert recorder.values == [[]]
 
 
+def test_a_first_fetch_that_fails_at_the_end_of_a_transaction_goes_to_on_error(
+    db: Database, recorder: Recorder[Any]
+) -> None:
+    with db.transaction():
+        db.execute("CREATE TABLE brief(v)")
+        query = db.observe("SELECT * FROM brief")
+        query.subscribe(recorder.on_next, recorder.on_error, recorder.on_completed)
+        query.subscribe(recorder.on_next, recorder.on_error, recorder.on_completed)
+        db.execute("DROP TABLE brief")
+        assert recorder.errors == [], "it begins with what is committed"
+    assert [str(error) for error in recorder.errors] == ["no such table: brief"] * 2
+    assert (recorder.values, recorder.completed) == ([], 0)
+    assert not db.broker.live
+
+
 def test_a_rerun_that_fails_is_reported_and_recovers(
     db: Database, recorder: Recorder[Any], observer_errors: list[BaseException]
 ) -> None:
@@ -647,6 +711,17 @@ def test_an_effect_sees_the_error_and_the_recovery(
     db.execute("ALTER TABLE persons RENAME TO people")
     assert seen == [2, "no such table: people", 2]
     dispose()
+
+
+def test_an_effect_or_memo_whose_query_fails_at_once_has_its_error(db: Database) -> None:
+    query = db.observe("SELECT * FROM nowhere")
+    count = create_memo(lambda: len(query()))
+    for read in (lambda: create_effect(query), count, lambda: create_effect(count)):
+        with pytest.raises(sqlite3.OperationalError, match="no such table: nowhere"):
+            read()
+    assert not db.broker.live
+    db.execute("CREATE TABLE nowhere(v)")
+    assert (query(), count()) == ([], 0)
 
 
 def test_refresh_reruns_what_depends_on_python(db: Database, recorder: Recorder[Any]) -> None:
@@ -714,6 +789,19 @@ def test_a_query_read_by_a_disposed_effect_is_released(db: Database) -> None:
     assert gone() is None
     db.execute("DELETE FROM people")
     assert not db.broker.live
+
+
+def test_a_query_whose_effect_has_ended_is_idle_and_current(db: Database) -> None:
+    query = names(db)
+    count = create_memo(lambda: len(query()))
+    seen: list[int] = []
+    for number in (2, 3):
+        effect(lambda: seen.append(count()))()
+        before = db.broker.fetches
+        db.execute("INSERT INTO people(name) VALUES ('cat')")
+        assert db.broker.fetches == before, "nobody looks at it any more"
+        assert (seen[-1], count()) == (number, number + 1)
+    assert seen == [2, 3]
 
 
 def test_a_subscription_keeps_its_query_alive(db: Database, recorder: Recorder[Any]) -> None:
