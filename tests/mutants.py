@@ -26,7 +26,45 @@ NOTICED = frozenset({"killed", "timeout", "segfault"})
 UNTRIED = "not checked"
 TENTHS = 10
 
-_PROGRAM = str(Path(sys.executable).parent / "mutmut")
+# Mutmut, but for three things. To note which test passes through what, it keeps each caller in a
+# context variable; on CPython 3.11 many threads and contexts leave a dangling value there, and the
+# process crashes. What it has loaded to begin with is not loaded again to try a change, which then
+# is none in what runs while loading. And what runs then counts as passed through by one test only.
+_MUTMUT = """
+import os
+import sys
+from mutmut.__main__ import cli
+from mutmut.core import MutmutCallStack
+from mutmut.mutation import trampoline
+from mutmut.runners.harness import PytestRunner
+from mutmut.state import state
+
+loading = set()
+
+def warm_up(runner, load=PytestRunner.warm_up):
+    load(runner)
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in {"reactive_sqlite", "smithers", "tests"}:
+            del sys.modules[name]
+
+def hit(name, caller=None, record=trampoline.record_trampoline_hit):
+    record(name)
+    if "PYTEST_CURRENT_TEST" not in os.environ:
+        loading.add(name)
+
+def run_stats(runner, *, tests, run=PytestRunner.run_stats):
+    code = run(runner, tests=tests)
+    for name in loading:
+        state().tests_by_mangled_function_name[name] = set(state().duration_by_test)
+    return code
+
+PytestRunner.warm_up, PytestRunner.run_stats = warm_up, run_stats
+MutmutCallStack.get = lambda: (None, 0)
+MutmutCallStack.set = MutmutCallStack.reset = lambda _: None
+trampoline.record_trampoline_hit = hit
+sys.exit(cli())
+"""
+_PROGRAM = (sys.executable, "-c", _MUTMUT)
 _RESULT = re.compile(r"\s*(\S+): (.+)")
 
 
@@ -142,6 +180,10 @@ def _copied(target: Target) -> Path:
         "pytest_add_cli_args_test_selection": target.tests,
         # Not out of a process that has run the tests, threads and all.
         "process_isolation": "forkserver",
+        # What the tests took at first and so many seconds to load them, three times: endless loops
+        # are many, and a busy machine is slow.
+        "timeout_constant": "12",
+        "timeout_multiplier": "3",
     }
     lines = [
         f"{name} = {values}" if isinstance(values, str) else f"{name} =\n  " + "\n  ".join(values)
@@ -153,12 +195,12 @@ def _copied(target: Target) -> Path:
 
 def _mutmut(*arguments: str, folder: Path) -> None:
     environment = os.environ | {"HYPOTHESIS_PROFILE": "repeatable"}
-    subprocess.run([_PROGRAM, *arguments], cwd=folder, env=environment, check=True)
+    subprocess.run([*_PROGRAM, *arguments], cwd=folder, env=environment, check=True)
 
 
 def _results(copy: Path) -> dict[str, str]:
     """How each change fared, by mutmut's name for it."""
-    asked = [_PROGRAM, "results", "--all", "true"]
+    asked = [*_PROGRAM, "results", "--all", "true"]
     printed = subprocess.run(asked, cwd=copy, capture_output=True, text=True, check=True).stdout
     found = (_RESULT.fullmatch(line) for line in printed.splitlines())
     return {result[1]: result[2] for result in found if result is not None}
@@ -171,7 +213,7 @@ def _passed_over(status: str) -> bool:
 def _changes(names: Iterable[str], copy: Path) -> list[str]:
     """The changes of that name, as differences of the source."""
     shown = (
-        subprocess.run([_PROGRAM, "show", name], cwd=copy, capture_output=True, text=True)
+        subprocess.run([*_PROGRAM, "show", name], cwd=copy, capture_output=True, text=True)
         for name in names
     )
     return [one.stdout for one in shown]
