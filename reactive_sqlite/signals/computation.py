@@ -73,7 +73,7 @@ class Memo(Owner, Node, Generic[T]):
         self.previous = initial is not MISSING
         self.value = initial if self.previous else UNSET
         self.error: tuple[Exception, Any] | None = None
-        self.earlier: tuple[Any, int, int] | None = None
+        self.earlier = None
         self.same = None
         self.equals = equals
         self.name = name
@@ -225,6 +225,8 @@ class Memo(Owner, Node, Generic[T]):
                 )
             if same:
                 self.seen = start
+                if not state.pending:
+                    self.earlier = None
                 return
             if state.pending or self.same is not None or self.earlier is not None:
                 self._remember(old, value, start)

@@ -165,6 +165,8 @@ def settle(node: Node) -> bool:
                 else:
                     if seen < now:
                         n.seen = now
+                        if n.is_memo and not pending:
+                            n.earlier = None  # that batch is over, and the memo right after it
                     if now == state.clock:
                         n.stale = False
                     elif n.stale and not n.is_memo:

@@ -49,6 +49,8 @@ class Node:
     seen: int
     running: int  # the thread that runs it, else 0
     checking: int  # the thread that validates its sources, else 0
+    # Memos only: the value before the batch under way, and from when until when it was the value.
+    earlier: tuple[Any, int, int] | None
     # Effects only.
     order: int
     sink: ErrorSink | None

@@ -457,6 +457,26 @@ def test_a_live_memo_read_in_the_middle_of_a_batch_that_reverts_stays_right() ->
     assert seen == ["A!", "C!"]
 
 
+@pytest.mark.parametrize("odd", [0, 1])
+def test_a_batch_that_reverts_wakes_nobody_whatever_was_read_in_one_before(odd: int) -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    memo = create_memo(lambda: b() if a() % 2 else 0)
+    with batch():
+        set_a(2)
+        assert memo() == 0
+        set_a(4 * odd)
+    seen: list[int] = []
+    create_effect(lambda: seen.append(memo()))
+    with batch():
+        set_b(1)
+    with batch():
+        set_a(5)
+        assert memo() == 1
+        set_a(4 * odd)
+    assert seen == [0]
+
+
 def test_a_memo_that_failed_in_the_middle_of_a_batch_that_reverts_wakes_nobody() -> None:
     a, set_a = create_signal(1)
     inverse = create_memo(lambda: 10 // a())
