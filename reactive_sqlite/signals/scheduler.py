@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from operator import attrgetter
 from threading import get_ident
 from time import monotonic
@@ -140,14 +141,14 @@ def deliver(
     state.foreign = state.relief = False
     changes: Held = {}
     state.held[me] = changes
-    due: list[Node] = []
-    missed: list[Node] = []
+    due: Sequence[Node] = ()
+    missed: list[Node] | None = None
     position = rounds = 0
     deadline = 0.0
     try:
         while True:
             if state.queue:
-                due, state.queue = state.queue, []
+                taken, state.queue = state.queue, []
                 rounds += 1
             elif state.inbox:
                 if not state.foreign:
@@ -155,19 +156,18 @@ def deliver(
                     deadline = monotonic() + (LOOP_PATIENCE if loop_runs() else PATIENCE)
                 elif relieved and monotonic() > deadline and _hand_over(deadline):
                     return
-                due, state.inbox = state.inbox, []
+                taken, state.inbox = state.inbox, []
                 rounds = 0
             else:
                 return
-            position = 0
+            due, position = taken, 0
+            if len(taken) > 1:
+                taken.sort(key=by_order)
             if rounds > ROUNDS:
+                position = len(due)
                 own_sink = next((effect.sink for effect in due if effect.sink), sink)
-                error = _give_up(due)
-                due = []
-                _file(error, own_sink, errors)
+                _file(_give_up(taken), own_sink, errors)
                 continue
-            if len(due) > 1:
-                due.sort(key=by_order)
             for effect in due:
                 position += 1
                 if effect.stale and effect.fn is not None:
@@ -186,15 +186,14 @@ def deliver(
                     except Exception as raised:  # a cycle, or the stack's end, before it could run
                         failed = raised
                         if effect.stale:
-                            missed.append(effect)
+                            missed = [*(missed or ()), effect]
                     if failed is not None:
                         _file(failed, own_sink, errors)
                     if state.flips:
                         _call_watchers_unlocked()
-            due = []
     finally:
-        if due or missed:  # interrupted: keep what is left for the next change
-            state.queue[:0] = [*missed, *due[position:]]
+        if missed or position < len(due):  # interrupted: keep what is left for the next change
+            state.queue[:0] = [*(missed or ()), *due[position:]]
         if changes:
             publish_held(changes, me)
         del state.held[me]

@@ -127,18 +127,19 @@ class Signal(Node, Generic[T]):
     def _store(self, value: Any, old: T) -> None:
         """Store a changed value; the lock is held once."""
         state = STATE
-        changed = self.stamp
+        before, now = self.stamp, state.clock
         me = get_ident()
         if state.writer != me:
-            state.writer, state.turned = me, state.clock
+            state.writer, state.turned = me, now
         self.value = value
-        self.stamp = state.clock = state.clock + 1
+        self.stamp = state.clock = now + 1
         self.same = None
         self.by = me
-        if state.held and (held := state.held.get(me)) is not None:
+        if state.held and me in state.held:
             # Also without observers: who subscribes later in this run or batch must be told.
+            held = state.held[me]
             if self not in held:
-                held[self] = old, changed, state.clock - 1
+                held[self] = old, before, now
                 state.pending += 1
         elif self.subs:
             mark(self, me)
