@@ -27,6 +27,8 @@ _MOST_COLUMNS = 60
 _CARRYING = 16
 _KNOWN_BITS = 256
 _PREFIX = "_reactive_sqlite_"
+# Said as well where a function of the user's has failed: then it fails once more.
+_FUNCTION_FAILED = "user-defined function raised exception"
 
 INSERTED, UPDATED, DELETED = 0, 1, 2
 ALL_COLUMNS = -1
@@ -172,7 +174,7 @@ class Capture:
         self.wrote_any = True
         if self.unseen or self._unsettled:
             self.dirty |= statement.writes & (self.unseen | self._unsettled)
-        if not self.evictions_seen:
+        if self._loose or not self.evictions_seen:
             self.dirty |= statement.writes & self.tables.keys()
 
     def wrote_table(self, table: TableName) -> None:
@@ -226,13 +228,20 @@ class Capture:
             self.remove_triggers()
             self._loose = True
 
-    def repair(self) -> bool:
-        """After a failed statement: True if another process had changed the schema under our
-        triggers, and they have been made anew."""
-        if not self.tables or not self._moved():
+    def repair(self, error: Exception) -> bool:
+        """After a failed statement: True if it may have been for our triggers, and can be tried
+        again. Another process had changed the schema under them, and they have been made anew; or
+        a text that they hand on is no UTF-8, and they are away until the transaction ends."""
+        if not self.tables:
             return False
-        self.schema = True
-        self.reinstall()
+        if self._moved():
+            self.schema = True
+            self.reinstall()
+            return True
+        if self._loose or str(error) != _FUNCTION_FAILED:
+            return False
+        self.make_way()
+        self.dirty |= self.tables.keys()
         return True
 
     def pragma(self) -> None:

@@ -96,7 +96,7 @@ class Ledger(Protocol):
         """A statement comes that our triggers would break."""
         ...
 
-    def repair(self) -> bool:
+    def repair(self, error: Exception) -> bool:
         """A statement failed; True if our triggers were the reason and are mended."""
         ...
 
@@ -489,9 +489,11 @@ class Connection(sqlite3.Connection):
         try:
             try:
                 cursor.run_now(sql, parameters, many=many)
-            except sqlite3.OperationalError:
+            except sqlite3.OperationalError as error:
                 # A schema change of another process can break our triggers under this statement.
-                if many or self.total_changes != changes or not ledger.repair():
+                # Inside a transaction, what it did until it failed may stand.
+                stands = (was or _in_transaction(self)) and self.total_changes != changes
+                if many or stands or not ledger.repair(error):
                     raise
                 self._actions = []
                 cursor.run_now(sql, parameters, many=many)
@@ -521,8 +523,8 @@ class Connection(sqlite3.Connection):
         try:
             try:
                 cursor.run_now(sql, parameters)
-            except sqlite3.OperationalError:
-                if self.total_changes != changes or not ledger.repair():
+            except sqlite3.OperationalError as error:
+                if _in_transaction(self) or not ledger.repair(error):
                     raise
                 self._actions = []
                 cursor.run_now(sql, parameters)

@@ -647,3 +647,28 @@ def test_a_blob_in_the_sql_need_not_be_text(db: Database, recorder: Recorder[Any
     assert db.reads_only(asked) and not db.reads_only("UPDATE t SET v = x'ff'")
     db.execute("UPDATE t SET v = x'ff00fe' WHERE id = 1")
     assert recorder.values == [[], [{"id": 1, "v": b"\xff\x00\xfe"}]]
+
+
+def test_a_key_that_is_no_utf_8_is_written_under_observers(
+    db: Database, recorder: Recorder[Any]
+) -> None:
+    """No Python function can be given it, and those that capture rows are of Python."""
+    db.execute("INSERT INTO t(v, n) VALUES ('three', CAST(x'ff' AS TEXT))")
+    db["t"].observe({"n": "a"}, select="v").subscribe(recorder.on_next)
+    length = Recorder[Any]()
+    db.observe_value("SELECT sum(length(v)) FROM t").subscribe(length.on_next)
+    db.execute("INSERT INTO t(v, n) VALUES ('four', CAST(x'fe' AS TEXT))")
+    db.execute("UPDATE t SET v = v || '!'")
+    assert recorder.values == [[{"v": "one"}], [{"v": "one!"}]]
+    with db.transaction():
+        db.execute("UPDATE t SET n = CAST(x'f1' AS TEXT) WHERE n = 'b'")
+        db.execute("UPDATE t SET v = '1' WHERE n = 'a'")
+        with contextlib.suppress(LookupError), db.transaction():
+            db.execute("DELETE FROM t WHERE typeof(n) = 'text'")
+            raise LookupError
+    assert recorder.values[2:] == [[{"v": "1"}]], "and in a transaction"
+    db.execute("UPDATE t SET v = '2' WHERE n = 'a'")
+    assert recorder.values[3:] == [[{"v": "2"}]]
+    db.execute("DELETE FROM t")
+    assert recorder.values[4:] == [[]]
+    assert length.values == [11, 15, 19, 16, None]
