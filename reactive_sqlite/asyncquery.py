@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from reactive_sqlite.arguments import check_observer
 from reactive_sqlite.diff import Diff
 from reactive_sqlite.errors import DatabaseClosed, NotReady
 from reactive_sqlite.observation import ObservableQuery
@@ -67,6 +68,7 @@ class AsyncObservableQuery(Observable[T]):
         Nothing is called before this returns. An error of the first fetch goes to `on_error`,
         without one to the database's `on_observer_error`. See `ObservableQuery.subscribe`.
         """
+        check_observer(on_next, on_error, on_completed, scheduler)
         return subscribed(
             self._worker,
             self.opened,

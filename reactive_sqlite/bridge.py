@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .arguments import check_callable, check_has
 from .signals.effect import create_effect
 from .signals.owner import create_root, get_owner, on_cleanup, untrack
 from .signals.signal import Accessor, Signal
@@ -26,6 +27,7 @@ def to_observable(get: Callable[[], T]) -> reactivex.Observable[T]:
 
         to_observable(total).pipe(operators.debounce(0.5)).subscribe(save)
     """
+    check_callable(get, "to_observable: get")
     import reactivex
     from reactivex.disposable import Disposable
 
@@ -75,6 +77,7 @@ def from_observable(
 
         seconds = from_observable(reactivex.interval(1.0), 0)
     """
+    check_has(observable, "subscribe", "from_observable: observable")
     return _Received(observable, initial)
 
 

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 import sqlite_utils
 from reactivex import Observable
 
-from reactive_sqlite.arguments import is_one_of, name_text, shown, sql_text
+from reactive_sqlite.arguments import (
+    check_callable,
+    check_flag,
+    is_one_of,
+    name_text,
+    shown,
+    sql_text,
+)
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.changes import ChangeSet
@@ -25,7 +32,7 @@ from reactive_sqlite.errors import DatabaseReplaced, NotTracked
 from reactive_sqlite.forks import NO_COPY
 from reactive_sqlite.many import changes, observe_many
 from reactive_sqlite.observation import ObservableQuery
-from reactive_sqlite.opening import Frozen, connect
+from reactive_sqlite.opening import Frozen, connect, path_text
 from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
 from reactive_sqlite.source import frozen_parameters
 from reactive_sqlite.statement import PRAGMA, read_actions
@@ -91,6 +98,9 @@ class Database(sqlite_utils.Database):
             raise RuntimeError(
                 f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed"
             )
+        check_flag(watch, "watch")
+        if on_observer_error is not None:
+            check_callable(on_observer_error, "on_observer_error")
         self._report = on_observer_error or default_report
         self._watcher: Watcher | None = None
         self.path = _file_of(path, memory=memory)
@@ -291,7 +301,7 @@ class Database(sqlite_utils.Database):
         try:
             limit = None if older_than is None else milliseconds(older_than)
         except (OverflowError, ValueError):
-            raise ValueError(f"there is no such time: {shown(older_than)}") from None
+            raise ValueError(f"older_than is no time that there is: {shown(older_than)}") from None
         with self.transaction():
             return self._consumers.trim(limit)
 
@@ -410,16 +420,14 @@ def _names(tables: Iterable[object]) -> list[str]:
 
 
 def _file_of(path: str | os.PathLike[str] | None, *, memory: bool) -> Path | None:
-    if path is None or path == ":memory:":
+    check_flag(memory, "memory")
+    if path is None or is_one_of(path, (":memory:",)):
         if path is None and not memory:
             raise ValueError("give a path, or memory=True for a database without a file")
         return None
     if memory:
         raise ValueError(f"memory=True is for a database without a file, not for {shown(path)}")
-    try:
-        return Path(path)
-    except TypeError:
-        raise TypeError(f"the path of a database is a str or a Path, not {shown(path)}") from None
+    return Path(path_text(path, "the path of a database"))
 
 
 def _mend(connection: Connection) -> None:

@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from reactivex import Observable, abc
 
+from reactive_sqlite.arguments import check_observer
 from reactive_sqlite.broker import Broker, Bundle, Publication
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.errors import ReactiveError
@@ -168,6 +169,7 @@ class ObservableQuery(Observable[T]):
                 observer.on_error,
                 observer.on_completed,
             )
+        check_observer(on_next, on_error, on_completed, scheduler)
         broker = self._broker
         subscription = Subscription(
             cast("Callable[[Any], object] | None", on_next),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import quote as percent
 
-from reactive_sqlite.arguments import shown
+from reactive_sqlite.arguments import check_flag, seconds, shown
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.cursor import Cursor
 from reactive_sqlite.dialect import locked_elsewhere, sqlite3
 from reactive_sqlite.errors import DatabaseReplaced
 
 C = TypeVar("C", bound=Connection)
+# Three weeks: SQLite counts the milliseconds in 32 bits.
+_LONGEST_TIMEOUT = 2_000_000.0
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
@@ -26,12 +29,12 @@ def connect(
 
     A new file gets a write-ahead log; an existing one keeps its journal mode.
     """
-    if synchronous.upper() not in _SYNCHRONOUS:
+    check_flag(read_only, "read_only")
+    if not (issubclass(type(synchronous), str) and str.upper(synchronous) in _SYNCHRONOUS):
         raise ValueError(
             f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {shown(synchronous)}"
         )
-    if not busy_timeout >= 0:
-        raise ValueError(f"busy_timeout is a number of seconds, not {shown(busy_timeout)}")
+    busy_timeout = min(seconds(busy_timeout, "busy_timeout"), _LONGEST_TIMEOUT)
     try:
         if path is None:
             connection = _open(":memory:", busy_timeout, kind=Connection)
@@ -51,6 +54,28 @@ def connect(
     except sqlite3.Error as error:
         error.add_note(f"while opening {path if path is not None else ':memory:'}")
         raise
+
+
+def path_text(path: object, name: str) -> str:
+    """Return a path as plain text; `name` says in errors what it is.
+
+    Raises TypeError for what is no path, ValueError for one that no file can have.
+    """
+    given: object = None
+    with suppress(TypeError):
+        given = os.fspath(cast("str", path))
+    if not isinstance(given, str):
+        raise TypeError(f"{name} is a str or a Path, not {shown(path)}")
+    text = str.__str__(given)
+    if not text:
+        raise ValueError(f"{name} is empty")
+    if "\0" in text:
+        raise ValueError(f"{name} has no NUL character: {shown(text)}")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} has no lone surrogates: {shown(text)}") from None
+    return text
 
 
 class Visitor(Connection):

@@ -51,7 +51,7 @@ class Observing:
         Example:
             >>> db["todos"].observe({"done": 0}, order_by="id").subscribe(print)
         """
-        select = sql_text(select)
+        select = sql_text(select, "select")
         sql = f"SELECT {select} FROM {quote(self.name)}"
         parameters: Any = where_args if where_args is not None else ()
         pins: tuple[tuple[str, Any], ...] | None = None
@@ -68,14 +68,14 @@ class Observing:
             # What the caller selects or orders by may hold another query: then nothing is pinned.
             if select == "*" or _plain(select):
                 pins = tuple([(c, v) for c, v in where.items() if v is not None])
-            if order_by is not None and not _plain(sql_text(order_by)):
+            if order_by is not None and not _plain(sql_text(order_by, "order_by")):
                 pins = None
             if select == "*" and order_by is None and limit is None and None not in where.values():
                 selected = EVERY_COLUMN
         elif where is not None:
-            sql += f" WHERE {sql_text(where)}"
+            sql += f" WHERE {sql_text(where, 'where')}"
         if order_by is not None:
-            order_by = sql_text(order_by)
+            order_by = sql_text(order_by, "order_by")
             sql += f" ORDER BY {order_by}"
         if limit is not None:
             if type(limit) is not int or not 0 <= limit < 2**63:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from reactive_sqlite.arguments import check_callable, seconds
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.subscription import NOTHING
 from reactive_sqlite.worker import post, running_loop
@@ -65,6 +66,7 @@ def wait_for(
     name: str,
 ) -> T:
     """Block this thread until a value satisfies the predicate, which is called on this thread."""
+    timeout = _patience(predicate, timeout)
     arrived = threading.Condition()
     mailbox: Mailbox[T] = Mailbox()
 
@@ -102,7 +104,7 @@ async def first(
     """Return the first value that satisfies the predicate, which is called on the loop."""
     import asyncio
 
-    async with asyncio.timeout(timeout):
+    async with asyncio.timeout(_patience(predicate, timeout)):
         stream = newest(source)
         try:
             async for value in stream:
@@ -145,3 +147,9 @@ async def newest(source: Subscribable[T]) -> AsyncGenerator[T, None]:
                 return
     finally:
         subscription.dispose()
+
+
+def _patience(predicate: object, timeout: float | None) -> float | None:
+    if predicate is not None:
+        check_callable(predicate, "predicate")
+    return None if timeout is None else seconds(timeout, "timeout")

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+from reactive_sqlite.arguments import check_flag, is_one_of
 from reactive_sqlite.database import ErrorHandler
 from reactive_sqlite.delivery import Home
 from reactive_sqlite.dialect import sqlite3
@@ -391,6 +392,8 @@ def open_smithers_db(
     on_observer_error: ErrorHandler | None = None,
 ) -> SmithersDB:
     """Open a workflow database whose observers are called at `home`; see `create_smithers_db`."""
+    for name, flag in (("reset", reset), ("read_only", read_only), ("watch", watch)):
+        check_flag(flag, name)
     file = locate(path)
     shelving = _shelving(
         file,
@@ -461,7 +464,7 @@ def locate(path: str | os.PathLike[str]) -> Path | None:
 
     Raises CannotOpen for an empty path, and for a missing one that is named like a file.
     """
-    if path == MEMORY:
+    if is_one_of(path, (MEMORY,)):
         return None
     text = opened_path(path)
     place = Path(text)

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from reactive_sqlite.opening import path_text
 from smithers.errors import DamagedDump, DumpTooNew
-from smithers.files import path_text
 
 FORMAT = "smithers dump"
 VERSION = 1
@@ -195,7 +195,7 @@ def check_target(path: str | os.PathLike[str], database: Path | None) -> str:
 
     Raises ValueError for what is no regular file, and for the database itself.
     """
-    text = path_text(path, "a dump")
+    text = path_text(path, "the path of a dump")
     target = os.path.realpath(text)
     if database is not None:
         own = os.path.realpath(database)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from reactive_sqlite.arguments import shown
 from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.opening import path_text
 from smithers.errors import CannotOpen, NotADatabase
 
 # Closing a descriptor drops the locks that SQLite holds on the same file in this process, so no
@@ -36,32 +35,10 @@ def make_file(file: Path) -> None:
         raise CannotOpen(str(file), "it may not be written; pass read_only=True to read it")
 
 
-def path_text(path: object, name: str) -> str:
-    """Return a path as plain text; `name` says in errors what it is the path of.
-
-    Raises TypeError for what is no path, ValueError for one that no file can have.
-    """
-    given: object = None
-    with suppress(TypeError):
-        given = os.fspath(cast("str", path))
-    if not isinstance(given, str):
-        raise TypeError(f"the path of {name} is a str or a Path, not {shown(path)}")
-    text = str.__str__(given)
-    if not text:
-        raise ValueError(f"the path of {name} is empty")
-    if "\0" in text:
-        raise ValueError(f"the path of {name} has no NUL character: {shown(text)}")
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        raise ValueError(f"the path of {name} has no lone surrogates: {shown(text)}") from None
-    return text
-
-
-def opened_path(path: object) -> str:
+def opened_path(path: object, name: str = "the path of a database") -> str:
     """Return the path of a database as plain text; CannotOpen for one that no file can have."""
     try:
-        return path_text(path, "a database")
+        return path_text(path, name)
     except ValueError as error:
         raise CannotOpen(os.fspath(cast("str", path)), "this is no path") from error
 

@@ -30,14 +30,16 @@ def transition_id(seq: int) -> str:
     return f"t{seq}"
 
 
-def transition_seq(id: object) -> int:
+def transition_seq(id: object, name: str = "id") -> int:
     """Read the `seq` from a transition's id (`"t12"`) or from the number itself.
+
+    `name` says in errors which argument it is.
 
     Raises TransitionNotFound for text or a number that no transition can have, TypeError for
     anything else.
     """
     if isinstance(id, bool) or not isinstance(id, str | int):
-        raise TypeError(f"a transition id is text like 't12' or an int, not {shown(id)}")
+        raise TypeError(f"{name} is text like 't12' or an int, not {shown(id)}")
     if isinstance(id, int):
         seq = id
     else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from reactive_sqlite.arguments import shown
+from reactive_sqlite.arguments import check_flag, shown
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
 from smithers.parents import parents
@@ -29,10 +29,10 @@ def given(
     Raises TypeError, which names the key, for one that is unknown or missing.
     """
     if facts is not None and named:
-        raise TypeError(f"{call} takes keywords or one dict, not both")
+        raise TypeError(f"{call} takes keywords or facts, one dict, not both")
     taken: Any = named if facts is None else facts
     if not isinstance(taken, Mapping):
-        raise TypeError(f"{call} takes keywords or one dict, not {type(taken).__name__}")
+        raise TypeError(f"{call} takes keywords or facts, one dict, not {type(taken).__name__}")
     values = cast("Mapping[str, Any]", taken)
     unknown = [key for key in values if key not in keys]
     if unknown:
@@ -83,9 +83,8 @@ def count_or_none(number: Any, name: str) -> int | None:
 
 def flag(value: object, name: str) -> bool:
     """Return True or False, and nothing that merely counts as either."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {shown(value)}")
-    return value
+    check_flag(value, name)
+    return value is True
 
 
 def json_list(value: object, name: str) -> str:

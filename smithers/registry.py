@@ -93,7 +93,7 @@ class Registry:
         self, sql: str, params: Parameters, *, name: str, retries: int
     ) -> Callable[[Handler], Registration]:
         """Check a trigger on a query; its handler makes it whole."""
-        check_text(sql, "the query of a trigger")
+        check_text(sql, "the SQL of a trigger")
         name = self._checked(name, retries)
         check_parameters(params)
         kept = dict(params) if isinstance(params, Mapping) else tuple(params)

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from reactive_sqlite.opening import path_text
 from smithers.errors import RepositoryError
-from smithers.files import path_text
 
 # Seconds for one answer; a merge of a large tree takes git less than one.
 TIMEOUT = 30.0
@@ -102,7 +102,7 @@ def read_head(repo: str | os.PathLike[str] = ".") -> Head:
     Raises RepositoryError: no repository, no commit yet, git or jj missing, silent or failing.
     """
     try:
-        place = Path(path_text(repo, "a repository"))
+        place = Path(path_text(repo, "repo"))
     except ValueError as error:
         raise RepositoryError(os.fspath(repo), "this is no path") from error
     if not os.path.isdir(place):

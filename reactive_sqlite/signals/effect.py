@@ -7,6 +7,7 @@ from threading import get_ident
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from ..arguments import check_callable, check_flag, check_has, check_label, shown
 from .graph import link, others_wrote, publish_held
 from .memo import CO_COROUTINE, is_async
 from .observer import Effect
@@ -65,11 +66,21 @@ def create_effect(
     afterwards. Errors go to the loop's exception handler.
     """
     effect: Effect
-    if (type(fn) is not FunctionType or fn.__code__.co_flags & CO_COROUTINE) and is_async(fn):
+    asynchronous = False
+    if type(fn) is not FunctionType or fn.__code__.co_flags & CO_COROUTINE:
+        check_callable(fn, "create_effect: fn")
+        asynchronous = is_async(fn)
+    if name is not None:
+        check_label(name, "create_effect: name")
+    if scheduler is not None:
+        check_has(scheduler, "schedule", "create_effect: scheduler")
+    if asynchronous:
         from .async_effect import AsyncEffect  # asyncio takes its time
 
         if scheduler is not None:
-            raise TypeError("create_effect: an async effect runs on its loop, not on a scheduler")
+            raise TypeError(
+                "create_effect: scheduler is for no async effect, which runs on its loop"
+            )
         effect = AsyncEffect(fn, initial, name)
     else:
         if scheduler is None:
@@ -96,6 +107,16 @@ def on(
 
         create_effect(on(count, lambda now, before: print(before, "->", now), defer=True))
     """
+    if not callable(deps):
+        if not isinstance(deps, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                "on: deps is an accessor or a sequence of them, not "
+                f"{type(deps).__name__}: {shown(deps)}"
+            )
+        for number, dep in enumerate(deps):
+            check_callable(dep, f"on: deps[{number}]")
+    check_callable(fn, "on: fn")
+    check_flag(defer, "on: defer")
     previous: Any = None
     waiting = defer
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from types import FunctionType
 from typing import Any, TypeVar, overload
 
+from ..arguments import check_callable
 from ..errors import CycleError
 from .computation import Memo
 from .owner import record, record_elsewhere
-from .signal import Accessor, Equals
+from .signal import Accessor, Equals, check_options
 from .state import MISSING, STATE
 
 T = TypeVar("T")
@@ -45,11 +47,15 @@ def create_memo(
     Raises TypeError for an `async def`: that is what `create_resource` is for.
     """
     # The commonest callable is recognised here, since a call would cost a third of creation.
-    if (type(fn) is not FunctionType or fn.__code__.co_flags & CO_COROUTINE) and is_async(fn):
-        raise TypeError(
-            f"create_memo: {getattr(fn, '__qualname__', fn)!s} is async, and a memo has its value "
-            "at once; use create_resource"
-        )
+    if type(fn) is not FunctionType or fn.__code__.co_flags & CO_COROUTINE:
+        check_callable(fn, "create_memo: fn")
+        if is_async(fn):
+            raise TypeError(
+                f"create_memo: fn is async ({getattr(fn, '__qualname__', fn)!s}), and a memo has "
+                "its value at once; use create_resource"
+            )
+    if equals is not None or name is not None:
+        check_options("create_memo", equals, name)
     memo = Memo(fn, initial, equals, name)
 
     # A function, and not the memo with a `__call__`: reading a memo for the first time calls down
@@ -89,7 +95,7 @@ def is_async(fn: Any) -> bool:
 
     As `inspect.iscoroutinefunction`, whose module would take half the time of importing this one.
     """
-    while hasattr(fn, "func"):
+    while issubclass(type(fn), partial):
         fn = fn.func
     fn = getattr(fn, "__func__", fn)
     if not hasattr(fn, "__code__"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
+from types import FunctionType
 from typing import TypeVar
 
+from ..arguments import check_callable, shown
 from .graph import deferred
 from .state import STATE, Node, Owner, Recorder
 
@@ -93,6 +95,10 @@ def run_with_owner(owner: Owner | None, fn: Callable[[], T]) -> T | None:
     Returns what `fn` returns. An error goes to the `catch_error` around `owner` (then None is
     returned), else it is raised.
     """
+    if not (owner is None or isinstance(owner, Owner)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(owner).__name__
+        raise TypeError(f"run_with_owner: owner is an Owner or None, not {kind}: {shown(owner)}")
+    check_callable(fn, "run_with_owner: fn")
     with Tracked(None, owner):
         try:
             return fn()
@@ -109,6 +115,7 @@ def create_root(fn: Callable[[Callable[[], None]], T]) -> T:
 
         dispose = create_root(lambda dispose: (create_effect(show), dispose)[1])
     """
+    check_callable(fn, "create_root: fn")
     scope = Scope(get_owner())
     try:
         with Tracked(None, scope):
@@ -124,6 +131,7 @@ def on_cleanup(fn: Callable[[], object]) -> None:
     Cleanups run last first, untracked, after those of children. Without an owner there is nobody
     to call it: RuntimeError.
     """
+    check_callable(fn, "on_cleanup: fn")
     owner = get_owner()
     if owner is None:
         raise RuntimeError("on_cleanup: no effect, memo or root is running here to clean up after")
@@ -142,6 +150,8 @@ def catch_error(fn: Callable[[], T], handler: Callable[[Exception], object]) -> 
 
         catch_error(lambda: create_effect(risky), lambda error: set_message(str(error)))
     """
+    check_callable(fn, "catch_error: fn")
+    check_callable(handler, "catch_error: handler")
     state = STATE
     me = get_ident()
     scope = Scope(None, handler)
@@ -161,6 +171,8 @@ def catch_error(fn: Callable[[], T], handler: Callable[[Exception], object]) -> 
 
 def untrack(fn: Callable[[], T]) -> T:
     """Call `fn`, whose reads do not subscribe the running effect or memo, and return its result."""
+    if type(fn) is not FunctionType:
+        check_callable(fn, "untrack: fn")
     state = STATE
     if get_ident() == state.home:
         # Only this thread touches the slot while it is at home, so the lock is not needed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ..arguments import check_callable
 from .effect import create_effect
 from .owner import on_cleanup, untrack
 from .scheduler import batch
@@ -42,6 +43,8 @@ def create_resource(
         user = create_resource(user_id, fetch_user)
         create_effect(lambda: print("..." if user.loading() else user()))
     """
+    check_callable(source, "create_resource: source")
+    check_callable(fetcher, "create_resource: fetcher")
     return Resource(source, fetcher, initial)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
+from ..arguments import check_label, shown
 from .graph import mark, same_value
 from .owner import record_elsewhere, untrack
 from .scheduler import call_watchers, raise_settled, stand_back
@@ -167,5 +168,15 @@ def create_signal(
         create_effect(lambda: print(count()))
         set_count(lambda n: n + 1)
     """
+    if equals is not None or name is not None:
+        check_options("create_signal", equals, name)
     signal = Signal(value, equals, name)
     return signal, signal.set
+
+
+def check_options(call: str, equals: object, name: object) -> None:
+    """Refuse with a TypeError what is no equality, and what is no name."""
+    if not (equals is None or equals is False or callable(equals)):
+        kind = type(equals).__name__
+        raise TypeError(f"{call}: equals is None, False or a function, not {kind}: {shown(equals)}")
+    check_label(name, f"{call}: name")

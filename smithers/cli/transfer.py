@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
+from reactive_sqlite.opening import path_text
 from smithers.cli.output import print_json, shown_size, shown_text
 from smithers.cli.tables import print_table
 from smithers.cli.target import json_option, open_for_reading, open_for_writing, path_option
 from smithers.errors import SmithersError
-from smithers.files import path_text
 
 _AGE = re.compile(r"(\d{1,6})(s|min|h|d|w)", re.ASCII)
 _UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -71,7 +71,7 @@ def import_(path: str | None, as_json: bool, create: bool, file: str) -> None:
     All or nothing. The database is empty, or the one that was exported: then what is there already
     stays as it is, and importing again adds nothing.
     """
-    with open(path_text(file, "a dump"), "rb"):
+    with open(path_text(file, "the path of a dump"), "rb"):
         pass  # nothing is made for what cannot be read
     with open_for_writing(path, create=create) as db:
         counts = db.load(file)

@@ -44,10 +44,10 @@ def shared_store(
     is no path.
     """
     if chosen is not None:
-        return _absolute(_path(chosen))
+        return _absolute(_path(chosen, "memory_path"))
     named = os.environ.get(STORE_VARIABLE)
     if named:
-        return _absolute(_path(named))
+        return _absolute(_path(named, STORE_VARIABLE))
     workflows = None if directory is None else _workflows(_absolute(directory).parents)
     return None if workflows is None else workflows / SHARED
 
@@ -56,7 +56,7 @@ def user_store() -> Path:
     """Tell the directory of the user's own memories: SMITHERS_HOME, else the platform's place."""
     named = os.environ.get(HOME_VARIABLE)
     if named:
-        return _absolute(_path(named))
+        return _absolute(_path(named, HOME_VARIABLE))
     from platformdirs import user_data_path
 
     return user_data_path("smithers", appauthor=False)
@@ -102,8 +102,8 @@ def _first_line(file: Path) -> str | None:
         return None
 
 
-def _path(given: str | os.PathLike[str]) -> Path:
-    return Path(opened_path(given))
+def _path(given: str | os.PathLike[str], name: str) -> Path:
+    return Path(opened_path(given, name))
 
 
 def _absolute(path: Path) -> Path:

@@ -11,6 +11,8 @@ from pathlib import PurePath
 from typing import Any, Protocol, cast
 
 from reactive_sqlite.arguments import shown
+from reactive_sqlite.opening import path_text
+from smithers.codec import check_text
 from smithers.runtime.groups import end_group, to_the_end
 from smithers.runtime.tracking import AgentRecorder
 
@@ -106,13 +108,11 @@ class CommandRunner:
         env: Mapping[str, str] | None = None,
         model: str | None = None,
     ) -> None:
-        if isinstance(argv, str) or not argv:
-            raise TypeError(
-                f"a command is a list of the program and its arguments, not {shown(argv)}"
-            )
-        self._argv = [os.fspath(word) for word in argv]
-        self._cwd = cwd
-        self._env = env
+        self._argv = _words(argv)
+        self._cwd = None if cwd is None else path_text(cwd, "cwd")
+        self._env = {} if env is None else _variables(env)
+        if model is not None:
+            check_text(model, "model")
         self._model = PurePath(self._argv[0]).name if model is None else model
 
     @property
@@ -130,7 +130,7 @@ class CommandRunner:
                 lambda: _Program(recorder),
                 *argv,
                 cwd=self._cwd,
-                env={**os.environ, **(self._env or {})},
+                env={**os.environ, **self._env},
                 start_new_session=True,
             )
         except OSError as error:
@@ -152,6 +152,30 @@ class CommandRunner:
                 f"{self._model} {how}", transient=True, details=program.errors[-TAIL:].strip()
             )
         return AgentOutcome(output=program.output.rstrip("\n"))
+
+
+def _words(argv: object) -> list[str]:
+    given = argv
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise TypeError(f"argv is a list of a program and its arguments, not {shown(argv)}")
+    words: list[str] = []
+    for number, word in enumerate(cast("Sequence[object]", given)):
+        name = f"argv[{number}]"
+        # What is empty is an argument as well, and no path.
+        empty = isinstance(word, str) and not str.__len__(word)
+        words.append("" if number and empty else path_text(word, name))
+    return words
+
+
+def _variables(env: object) -> dict[str, str]:
+    if not isinstance(env, Mapping):
+        raise TypeError(f"env is a dict of variables, not {type(env).__name__}: {shown(env)}")
+    for name, value in cast("Mapping[object, object]", env).items():
+        check_text(name, "the name of a variable in env")
+        check_text(value, f"env[{shown(name)}]", empty=True)
+        if "=" in cast("str", name):
+            raise ValueError(f"the name of a variable in env has no '=': {shown(name)}")
+    return dict(cast("Mapping[str, str]", env))
 
 
 class _Program(asyncio.SubprocessProtocol):

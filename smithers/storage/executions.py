@@ -9,12 +9,12 @@ from typing import Any, overload
 
 from reactive_sqlite.arguments import is_one_of, shown
 from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.opening import path_text
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
 from smithers.context import Frame
 from smithers.errors import ExecutionBusy, InvalidStatus, NotFound
 from smithers.failure import error_text
-from smithers.files import path_text
 from smithers.ids import new_id
 from smithers.ownership import Lease
 from smithers.process import Process, this_process
@@ -120,9 +120,9 @@ class Executions:
     ) -> Frame:
         """Start an execution as `start` does, without letting it run in this context."""
         check_text(name, "the name of an execution")
-        path = None if file_path is None else path_text(file_path, "the script of an execution")
+        path = None if file_path is None else path_text(file_path, "file_path")
         if path is not None:
-            check_text(path, "the path of the script of an execution")
+            check_text(path, "file_path")
         text = None if config is None else encode(config, name="the config of an execution")
         self._workspace.check_writable(f"start execution {shown(name)}")
         id = new_id()

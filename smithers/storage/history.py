@@ -99,8 +99,8 @@ class StateHistory:
         sql = _NEWEST.format(key="" if key is None else _OF_KEY)
         values = {
             "key": key,
-            "since": 0 if since is None else transition_seq(since),
-            "before": _FAR if before is None else transition_seq(before),
+            "since": 0 if since is None else transition_seq(since, "since"),
+            "before": _FAR if before is None else transition_seq(before, "before"),
             "limit": -1 if limit is None else limit,
         }
         return [to_transition(row) for row in self._database.conn.execute(sql, values)]

@@ -226,10 +226,8 @@ class Remembering:
             try:
                 expires_at = self._workspace.now() + expires_at
             except OverflowError as error:
-                raise ValueError(
-                    f"a memory cannot expire that far off: {shown(expires_at)}"
-                ) from error
-        text = time_or_none(expires_at, "the expiry of a memory")
+                raise ValueError(f"expires_at is too far off: {shown(expires_at)}") from error
+        text = time_or_none(expires_at, "expires_at")
         return None if text is None else min(text, _NEVER)
 
 

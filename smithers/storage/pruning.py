@@ -196,14 +196,14 @@ class Pruning:
         if not isinstance(before, timedelta | datetime):
             raise TypeError(f"before is a datetime or a timedelta, not {shown(before)}")
         if isinstance(before, timedelta) and before < timedelta(0):
-            raise ValueError(f"an age is not negative: {shown(before)}")
+            raise ValueError(f"before, an age, is not negative: {shown(before)}")
         if isinstance(before, datetime) and before.utcoffset() is None:
-            raise ValueError(f"a time needs a time zone: {shown(before)}")
+            raise ValueError(f"before, a time, needs a time zone: {shown(before)}")
         try:
             now = self._workspace.now()
             return to_text(now - before if isinstance(before, timedelta) else before)
         except OverflowError:
-            raise ValueError(f"there is no such time in UTC: {shown(before)}") from None
+            raise ValueError(f"before is no time that there is in UTC: {shown(before)}") from None
 
     def _plan(self, before: str | None, keep: int | None) -> _Plan:
         execute = self._database.conn.execute

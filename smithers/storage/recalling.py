@@ -188,9 +188,7 @@ def _bound(limit: int | None) -> int:
 
 def _read(query: object) -> Search:
     if not isinstance(query, str):
-        raise TypeError(
-            f"what is searched for is a str, not {type(query).__name__}: {shown(query)}"
-        )
+        raise TypeError(f"query is a str, not {type(query).__name__}: {shown(query)}")
     return read_search(query)
 
 

@@ -119,7 +119,7 @@ class StateStore:
         [Transition(id='t1', ...), Transition(id='t2', ...)]
         """
         check_trigger(trigger)
-        return self._journal.record_all(_changes(values), trigger)
+        return self._journal.record_all(_changes(values, "values"), trigger)
 
     def update(
         self,
@@ -183,7 +183,7 @@ class StateStore:
         [Transition(id='t9', ...)]
         """
         check_trigger(trigger)
-        return self._journal.become(_changes(snapshot), trigger)
+        return self._journal.become(_changes(snapshot, "snapshot"), trigger)
 
     def observe(self, key: str, default: Any = None) -> ObservableQuery[Any]:
         """Observe the value of a key, `default` while it is absent.
@@ -232,10 +232,10 @@ class StateStore:
         return get, set_state
 
 
-def _changes(values: object) -> list[Change]:
+def _changes(values: object, name: str) -> list[Change]:
     """Encode every value, so that one that is refused leaves all unwritten."""
     if not isinstance(values, Mapping):
-        raise TypeError(f"this takes a mapping of keys to values, not {type(values).__name__}")
+        raise TypeError(f"{name} is a mapping of keys to values, not {type(values).__name__}")
     changes: list[Change] = []
     for key, value in cast("Mapping[str, Any]", values).items():
         check_key(key)

@@ -10,10 +10,9 @@ from typing import Any, cast
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.database import Database
 from reactive_sqlite.dialect import quote, sqlite3
-from reactive_sqlite.opening import connect
+from reactive_sqlite.opening import connect, path_text
 from smithers.dumpfile import BrokenText, DumpReader, DumpWriter, check_target, written
 from smithers.errors import DumpConflict, DumpTooNew, InTransaction
-from smithers.files import path_text
 from smithers.schema import INTERNAL_TABLES, SCHEMA_VERSION, TABLES
 from smithers.workspace import Workspace
 
@@ -69,7 +68,7 @@ class Transfer:
 
     def load(self, path: str | os.PathLike[str]) -> dict[str, int]:
         """Read every row of a dump; `SmithersDB.load` is its public face."""
-        name = path_text(path, "a dump")
+        name = path_text(path, "the path of a dump")
         self._workspace.check_writable(f"load {name!r}")
         self._database.conn.execute("SELECT 1")  # raises what there is to be raised once closed
         self._refuse_transaction("load a dump")

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from reactive_sqlite.arguments import check_callable, shown
 from reactive_sqlite.asyncquery import AsyncObservableQuery
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.observation import ObservableQuery
@@ -44,6 +45,7 @@ def sse(
     >>> app = FastAPI()
     >>> app.add_route("/orders", sse(db.observe("SELECT * FROM orders")))
     """
+    check_callable(query, "sse: query")  # a query is one as well
     encoding = Encoding()
 
     async def endpoint(request: Request) -> Response:
@@ -52,6 +54,8 @@ def sse(
             found = query(request)
             if inspect.isawaitable(found):
                 found = await found
+            if not issubclass(type(found), ObservableQuery | AsyncObservableQuery):
+                raise TypeError(f"sse: query returns an observed query, not {shown(found)}")
         reader = Reader(
             encoding if found is query else Encoding(),
             request.headers.get("last-event-id"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, cast
 
 from smithers import SmithersDB
@@ -14,6 +15,8 @@ from tests.test_documented import INNER
 ROOMS_WITHIN = frozenset({"broker", "recordings", "registry", "sessions", "standings"})
 WITHIN: Mapping[str, set[str]] = {
     **INNER,
+    "Feed": INNER["Feed"] | {"read"},
+    "ObservableQuery": INNER["ObservableQuery"] | {"end", "fail"},
     "State": {"transitions_ahead"},
     "WorkflowDatabase": {"before_commit", "on_rollback", "roll_back", "reads_only"},
 }
@@ -40,6 +43,11 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
     "phases.start": {"execution_id": None},
     "steps.open": {"phase_id": None},
     "steps.start": {"phase_id": None},
+    "agents.progress": {"turns": 1},
+    # Else it would wait for ever for what is never true.
+    "query.first": {"timeout": 0.01},
+    "query.wait": {"timeout": 0.01},
+    "prune": {"keep_executions": 1_000_000},
 }
 
 
@@ -51,6 +59,7 @@ def same(value: object) -> object:
 FITTING: Mapping[str, Any] = {
     "agent_id": None,
     "category": "fact",
+    "change": None,
     "consumer": "mailer",
     "content": "at /v2",
     "default": 0,
@@ -77,6 +86,8 @@ FITTING: Mapping[str, Any] = {
     "view_name": "seen",
 }
 BOUND = "SELECT $1"
+# No handle has two triggers of one name.
+_numbers = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +119,12 @@ def room_of(db: Any, name: str) -> Any:
     """Return what has the methods of a room, of either colour."""
     if name == "key":
         return db.state.key("typed", int, default=0)
-    if name == "table":
-        return db.database["own"]
+    if name in ("table", "view"):
+        return db.database["own" if name == "table" else "seen"]
+    if name == "query":
+        return db.database.observe("SELECT id FROM own")
+    if name == "feed":
+        return db.database.feed("reader", "own")
     return getattr(db, name) if name else db
 
 
@@ -127,7 +142,7 @@ def rooms(db: SmithersDB) -> list[str]:
         and name not in ROOMS_WITHIN
         and type(getattr(db, name)).__module__.startswith("smithers.")
     ]
-    return ["", *found, "key", "table"]
+    return ["", *found, "feed", "key", "query", "table", "view"]
 
 
 def fitted(db: SmithersDB, argument: Argument) -> dict[str, Any]:
@@ -232,6 +247,9 @@ _ROWS: Mapping[str, Callable[[SmithersDB], Any]] = {
     "table.observe_row:pk": lambda db: 1,
     "state:id": lambda db: db.state.set("k", 1).id,
     "steps:id": lambda db: db.steps.start("s", phase_id=_phase(db)),
+    "executions:id": _execution,
     "tools:id": _tool,
+    "triggers.on:name": lambda db: f"trigger {next(_numbers)}",
+    "triggers.on_query:name": lambda db: f"trigger {next(_numbers)}",
     "vcs.log_review:review_id": lambda db: "r",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import random
 import sqlite3
@@ -92,6 +93,10 @@ def used(db: SmithersDB, argument: Argument, answer: Any) -> None:
     """Go on with what a call gives, as its caller would."""
     if isinstance(answer, ObservableQuery):
         answer.peek()
+    elif inspect.iscoroutine(answer):
+        asyncio.run(answer)
+    elif hasattr(answer, "dispose"):
+        answer.dispose()
     elif isinstance(answer, Observable):
         cast("Any", answer).subscribe(on_error=ignored).dispose()
     elif inspect.isgenerator(answer):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -25,11 +27,49 @@ OF_SQLITE_TOO = frozenset({"limit", "table_name", "view_name", "tables", "column
 REFUSALS = (sqlite3.Error, DeprecationWarning)
 OF_SYSTEM = frozenset({"path", "repo", "cwd", "memory_path"})
 # Those whose own errors pass.
-CALLED = frozenset({"fn", "body", "until", "runner", "scheduler"})
+CALLED = frozenset({"fn", "body", "until", "runner", "scheduler", "predicate", "on_next"})
+
+# Arguments that errors call by another word, and the reason.
+SAID: Mapping[str, str] = {
+    "params": "parameter",  # a statement has parameters; one is named by its number or name
+    "parameters": "parameter",
+    "where_args": "parameter",
+    "pk": "key|parameter",
+    "where": "where|column|parameter",  # of a dict, the column or the value that is wrong
+    "facts": r"facts|log_\w+ takes",  # and the key that is none of those it takes
+    "values": "values|a key|state '",  # of several, the one that is wrong
+    "snapshot": "snapshot|a key|state '",
+    # What is stored under a key is named by the key.
+    "value": "value|state '",
+    "default": "default|state '",
+    "name": "name|key|trigger '",  # what other calls name by `key`; a trigger by its name
+    "tables": "tables|name of a table",
+}
 
 
 def wrong(error: BaseException, argument: str) -> str | None:
     """Tell what is wrong with an error that a hostile value for an argument has caused."""
+    found = _out_of_family(error, argument)
+    return found or (None if names(error, argument) else f"does not name it: {error!s:.150}")
+
+
+def names(error: BaseException, argument: str) -> bool:
+    """Tell whether an error says which argument it is about, where it is for us to say."""
+    # What is not there, or is in the way, is named by its own errors, which have it as attributes.
+    if not isinstance(error, TypeError | ValueError) or isinstance(error, SmithersError):
+        return True
+    if isinstance(error, Mischief):
+        return True
+    if argument in CALLED:
+        return True
+    said = SAID.get(argument, argument).replace("_", "[_ ]")
+    kind, _, of = argument.rpartition("_")
+    if kind and of in ("id", "name"):
+        said += f"|{of} of an? {kind}"
+    return re.search(rf"\b(?:{said})", str(error), re.IGNORECASE) is not None
+
+
+def _out_of_family(error: BaseException, argument: str) -> str | None:
     if isinstance(error, Mischief):
         return None if str(error) in ITS_OWN else f"its own error of {error} comes out"
     if argument in CALLED and not isinstance(error, OSError):
