@@ -30,7 +30,8 @@ def connect(
     A new file gets a write-ahead log; an existing one keeps its journal mode.
     """
     check_flag(read_only, "read_only")
-    if not (issubclass(type(synchronous), str) and str.upper(synchronous) in _SYNCHRONOUS):
+    given = cast("object", synchronous)
+    if not (isinstance(given, str) and str.upper(given) in _SYNCHRONOUS):
         raise ValueError(
             f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {shown(synchronous)}"
         )

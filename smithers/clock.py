@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from reactive_sqlite.arguments import shown
 from smithers.errors import StateTypeError
 
 # The second that was written last, and its text.
@@ -42,5 +43,5 @@ def from_text(text: str) -> datetime:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (TypeError, ValueError, OverflowError) as error:
         raise StateTypeError(
-            f"a time in the database is no ISO-8601 text: {text!r} (`check` says where)"
+            f"a time in the database is no ISO-8601 text: {shown(text)} (`check` says where)"
         ) from error

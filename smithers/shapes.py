@@ -18,6 +18,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Protocol, cast
 
+from reactive_sqlite.arguments import shown
 from smithers.codec import decode
 
 Check = Callable[[Any], Any]
@@ -41,6 +42,8 @@ class Shape(Protocol):
 
 def shape_of(kind: Any) -> Shape:
     """Tell how values of a type look in JSON; TypeError for a type that is not understood."""
+    if isinstance(kind, str):
+        raise TypeError(f"a type is not its name: {shown(kind)}")  # and is evaluated by nobody
     # A TypedDict by ours where it will do: pydantic drops the keys that the type does not name, on
     # the Pythons whose TypedDict it takes at all, and `update` would lose them.
     check = _check(kind, deep=typing.is_typeddict(kind))
@@ -66,7 +69,7 @@ def type_name(kind: Any) -> str:
         return kind.__name__
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return " | ".join(map(type_name, typing.get_args(kind)))
-    return str(kind).replace("typing.", "")
+    return shown(kind, 300).replace("typing.", "")
 
 
 class _Plain:
@@ -94,15 +97,17 @@ class _Described:
     def of(cls, kind: Any) -> _Described | None:
         """Return None where there is no pydantic, or it does not know the type."""
         try:
-            from pydantic import PydanticUserError, TypeAdapter, ValidationError
+            from pydantic import TypeAdapter, ValidationError
             from pydantic_core import PydanticSerializationError
         except ImportError:
             return None
         try:
             adapter: Any = TypeAdapter(kind)
-        except PydanticUserError:
-            return None
-        return cls(adapter, ValidationError, PydanticSerializationError)
+            # Whether a name in quotes means nothing shows itself only when a value is read.
+            complete: bool = getattr(adapter, "pydantic_complete", True)
+        except Exception:
+            return None  # it asks of what is no type whatever it would of one, its text too
+        return None if not complete else cls(adapter, ValidationError, PydanticSerializationError)
 
     def read(self, text: str, name: str) -> Any:
         try:

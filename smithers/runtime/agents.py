@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reactive_sqlite.arguments import shown
-from smithers.codec import check_text, decode, encode
+from reactive_sqlite.arguments import check_callable, seconds, shown
+from smithers.codec import check_text, decode, encode, encoded
 from smithers.context import Frame
 from smithers.db import SmithersDB
 from smithers.errors import AgentFailed, InvalidStatus, OwnershipLost, StateTypeError
@@ -59,7 +59,10 @@ class AgentCall:
             check_text(self.system_prompt, "the system prompt of an agent", empty=True)
         if self.key is not None:
             check_text(self.key, "the key of an agent")
-        if self.timeout is not None and not self.timeout > 0:
+        for name, function in (("on_finished", self.on_finished), ("on_tool", self.on_tool)):
+            if function is not None:
+                check_callable(function, name)
+        if self.timeout is not None and not seconds(self.timeout, "timeout"):
             raise ValueError(f"timeout is a number of seconds above 0, not {shown(self.timeout)}")
         if type(self.retries) is not int or self.retries < 0:
             raise ValueError(f"retries is a whole number from 0 on, not {shown(self.retries)}")
@@ -85,7 +88,7 @@ async def agent(
     `ready` is called before anything is written, where the agent is to run.
     """
     call.check()
-    shape = None if call.output_type is None else shape_of(call.output_type)
+    shape = None if call.output_type is None else _shape_of(call.output_type)
     place = script.places.next("agent", call.name)
     standing = script.standing(place)
     last: Agent | None = None
@@ -122,7 +125,9 @@ class _Calling:
         self._place = place
         loop = asyncio.get_running_loop()
         self._time = loop.time
-        self._until = None if call.timeout is None else loop.time() + call.timeout
+        self._until = (
+            None if call.timeout is None else loop.time() + seconds(call.timeout, "timeout")
+        )
 
     async def run(self, last: Agent | None) -> Agent:
         """Attempt it until it succeeds or is not worth another attempt."""
@@ -232,8 +237,19 @@ class _Calling:
 
     def _plain(self, outcome: AgentOutcome) -> Any:
         """Return the structured output as JSON; RunnerError when it is not of the type."""
+        if not isinstance(outcome, AgentOutcome):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RunnerError(f"its runner has returned no AgentOutcome, but {shown(outcome)}")
+        if not isinstance(outcome.output, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RunnerError(f"its output is no text, but {shown(outcome.output)}")
         if self._shape is None:
-            return outcome.structured
+            try:
+                return (
+                    None
+                    if outcome.structured is None
+                    else encoded(outcome.structured, name=_STRUCTURED)[1]
+                )
+            except (TypeError, ValueError) as error:
+                raise RunnerError(str(error)) from error
         name = type_name(self._call.output_type)
         try:
             value = outcome.structured
@@ -243,6 +259,13 @@ class _Calling:
         except (Misfit, StateTypeError, TypeError, ValueError) as error:
             raise RunnerError(f"its answer is no {name}: {error}", transient=True) from error
         return value
+
+
+def _shape_of(output_type: Any) -> Shape:
+    try:
+        return shape_of(output_type)
+    except TypeError as error:
+        raise TypeError(f"output_type: {error}") from None
 
 
 async def _fail(recorder: AgentRecorder, frame: Frame, error: BaseException) -> None:

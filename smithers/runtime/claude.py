@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from reactive_sqlite.arguments import shown
+from reactive_sqlite.opening import path_text
 from smithers.errors import ClaudeMissing
 from smithers.runtime.agents import AgentCall, agent
 from smithers.runtime.groups import Launched, end_group, to_the_end
@@ -43,6 +44,8 @@ BACKGROUND_GRACE = 60.0
 # Seconds for what a program that has ended has said to arrive.
 _LAST_WORDS = 2.0
 _LOOK = 0.25
+# More than anybody has; an int may have more digits than a float takes.
+_DEAREST = 1e15
 _PLACES = (
     ".npm-global/bin/claude",
     "/usr/local/bin/claude",
@@ -85,10 +88,13 @@ async def claude(
     """Run Claude Code in a script; see `Run.claude`."""
     if max_turns is not None and (type(max_turns) is not int or max_turns < 1):
         raise ValueError(f"max_turns is a whole number from 1 on, not {shown(max_turns)}")
-    if max_cost_usd is not None and not max_cost_usd >= 0:
-        raise ValueError(
-            f"max_cost_usd is a number of dollars from 0 up, not {shown(max_cost_usd)}"
-        )
+    dollars: object = max_cost_usd
+    known = dollars is None or (isinstance(dollars, int | float) and 0 <= dollars <= _DEAREST)
+    if not known:
+        raise ValueError(f"max_cost_usd is a number of dollars from 0 up, not {shown(dollars)}")
+    if cwd is not None:
+        cwd = path_text(cwd, "cwd")
+    call.check()
     if options is not None and not hasattr(options, "cli_path"):
         raise TypeError(f"options is a ClaudeAgentOptions, not {type(options).__name__}")
     system_prompt = call.system_prompt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from reactive_sqlite.arguments import shown
+from reactive_sqlite.arguments import seconds, shown
 from smithers.codec import check_text
 from smithers.db import SmithersDB
 from smithers.errors import InvalidStatus, NotFound
@@ -24,8 +24,7 @@ async def human(
     """Ask, or ask nothing again that was asked here before, and wait for the answer."""
     check_text(key, "the key of a gate")
     check_text(prompt, "the prompt of a gate", empty=True)
-    if timeout is not None and not timeout >= 0:
-        raise ValueError(f"timeout is a number of seconds from 0 up, or None, not {shown(timeout)}")
+    patience = None if timeout is None else seconds(timeout, "timeout")
     place = script.places.next("gate", key)
     standing = script.standing(place)
     if standing is None or await _is_over(script, standing):
@@ -43,7 +42,7 @@ async def human(
     assert id is not None
     gate = script.host.observe(lambda db: db.approvals.observe_one(id))
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(patience):
             found = await gate.first(lambda asked: asked is None or asked.status != "pending")
     except BaseException as error:
         script.places.give_back(place)  # asked again, it is the same question

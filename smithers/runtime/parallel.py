@@ -38,11 +38,11 @@ def _check(branches: tuple[Awaitable[Any], ...]) -> None:
         for branch in branches:
             if asyncio.isfuture(branch):
                 raise TypeError(
-                    "parallel takes coroutines that have not begun, not tasks or futures: "
+                    "parallel takes awaitables that have not begun, not tasks or futures: "
                     "what runs already stands in another place"
                 )
             if not inspect.isawaitable(branch):
-                raise TypeError(f"parallel takes coroutines, not {type(branch).__name__}")
+                raise TypeError(f"parallel takes awaitables, not {type(branch).__name__}")
     except TypeError:
         for branch in branches:
             if inspect.iscoroutine(branch):

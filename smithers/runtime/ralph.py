@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from reactive_sqlite.arguments import shown
+from reactive_sqlite.arguments import check_callable, seconds, shown
 from reactive_sqlite.signals.watched import WatchedRun
 from smithers.records import RalphResult
 from smithers.runtime.place import Place
@@ -28,9 +28,10 @@ async def ralph(
     """Run a body as often as it takes; see `Run.ralph`."""
     if type(max_iterations) is not int or max_iterations < 1:
         raise ValueError(f"max_iterations is a whole number from 1 on, not {shown(max_iterations)}")
-    if not callable(body):
-        raise TypeError(f"a body is a function without parameters, not {type(body).__name__}")
-    seconds = _seconds(wait)
+    check_callable(body, "body")
+    if until is not None:
+        check_callable(until, "until")
+    longest = _seconds(wait)
     loop, occurrence = script.places.next_loop()
     standing = script.standing(loop) or Standing("loop")
     if standing.outcome is not None:
@@ -49,7 +50,7 @@ async def ralph(
                 await run.result()
                 done += 1
                 await script.put(loop, Standing("loop", done=done))
-                reason = await _verdict(script, run, until, seconds, last=done >= max_iterations)
+                reason = await _verdict(script, run, until, longest, last=done >= max_iterations)
             finally:
                 run.dispose()
     script.stopped()
@@ -118,6 +119,4 @@ def _seconds(wait: object) -> float | None:
         return 0.0
     if wait is True:
         return None
-    if isinstance(wait, int | float) and wait >= 0:
-        return float(wait)
-    raise ValueError(f"wait is True, False or a number of seconds from 0 up, not {shown(wait)}")
+    return seconds(wait, "wait, where it is not True or False,")

@@ -67,6 +67,11 @@ class Run(Generic[D]):
         check_text(name, "the name of a run")
         if not isinstance(resume, bool | str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"resume is True, False, 'failed' or an id, not {shown(resume)}")
+        if isinstance(resume, str):
+            check_text(resume, "resume, where it is an id,")
+        if initial_state is not None and not isinstance(initial_state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            kind = type(initial_state).__name__
+            raise TypeError(f"initial_state is a dict of keys and values, not {kind}")
         self.db = db
         self._host_of = host
         self._name = name

@@ -38,6 +38,7 @@ SAID: Mapping[str, str] = {
     "where": "where|column|parameter",  # of a dict, the column or the value that is wrong
     "facts": r"facts|log_\w+ takes",  # and the key that is none of those it takes
     "values": "values|a key|state '",  # of several, the one that is wrong
+    "initial_state": "initial_state|a key|state '",
     "snapshot": "snapshot|a key|state '",
     # What is stored under a key is named by the key.
     "value": "value|state '",

@@ -263,5 +263,5 @@ async def test_an_impossible_wait_is_refused(db: AsyncSmithersDB, wait: Any) -> 
 
 async def test_a_body_that_is_no_function_is_refused(db: AsyncSmithersDB) -> None:
     async with db.run("w") as run:
-        with pytest.raises(TypeError, match="a body is a function"):
+        with pytest.raises(TypeError, match="body is a function"):
             await run.ralph(3)  # type: ignore[arg-type]
