@@ -88,7 +88,7 @@ async def claude(
     """Run Claude Code in a script; see `Run.claude`."""
     if max_turns is not None and (type(max_turns) is not int or max_turns < 1):
         raise ValueError(f"max_turns is a whole number from 1 on, not {shown(max_turns)}")
-    dollars: object = max_cost_usd
+    dollars = cast("object", max_cost_usd)
     known = dollars is None or (isinstance(dollars, int | float) and 0 <= dollars <= _DEAREST)
     if not known:
         raise ValueError(f"max_cost_usd is a number of dollars from 0 up, not {shown(dollars)}")

@@ -119,4 +119,6 @@ def _seconds(wait: object) -> float | None:
         return 0.0
     if wait is True:
         return None
-    return seconds(wait, "wait, where it is not True or False,")
+    if isinstance(wait, int | float) and wait >= 0:
+        return seconds(wait, "wait")
+    raise ValueError(f"wait is True, False or a number of seconds from 0 up, not {shown(wait)}")

@@ -116,8 +116,14 @@ def call(db: SmithersDB, argument: Argument, value: Any, besides: Mapping[str, A
 
 
 def judge(
-    tally: Tally, witness: Witness, argument: Argument, value: str, once: Callable[[], None]
+    tally: Tally,
+    witness: Witness,
+    argument: Argument,
+    value: str,
+    once: Callable[[], None],
+    *others: Argument,
 ) -> None:
+    """Have it called; what is wrong with an error has to be so for each of the arguments."""
     before = witness.version()
     try:
         once()
@@ -125,6 +131,8 @@ def judge(
     except Exception as error:
         tally.errors += 1
         what = None if argument.call in OF_SQLITE_UTILS else wrong(error, argument.name)
+        if any(wrong(error, other.name) is None for other in others):
+            what = None
         if what is not None:
             tally.found(argument, value, f"{type(error).__name__} {what}")
         if witness.version() != before:
@@ -157,6 +165,64 @@ def swept(path: Path, share: int) -> Tally:
                     tidy(db)
         assert [finding for finding in db.check() if finding.level == "error"] == []
     return tally
+
+
+def swept_together(path: Path, draws: int, seed: str) -> Tally:
+    """Pass hostile values for two or three arguments of one call at once."""
+    tally = Tally()
+    chance = random.Random(seed)
+    with create_smithers_db(path, watch=False) as db:
+        prepare(db)
+        of_calls: dict[str, list[Argument]] = {}
+        for argument in arguments(db):
+            if argument.kind not in (argument.kind.POSITIONAL_ONLY, argument.kind.VAR_POSITIONAL):
+                of_calls.setdefault(argument.call, []).append(argument)
+        several = [found for found in of_calls.values() if len(found) > 1]
+        assert db.path is not None
+        with closing(Witness(db.path)) as witness:
+            for _ in range(draws):
+                found = chance.choice(several)
+                wanted = chance.sample(found, min(len(found), chance.choice((2, 3))))
+                first, *others = wanted
+                named = {each.name: chance.choice([*VALUES]) for each in wanted}
+                besides = fitted(db, first)
+                tally.tried += 1
+
+                def once(
+                    first: Argument = first,
+                    named: Mapping[str, str] = named,
+                    besides: Mapping[str, Any] = besides,
+                ) -> None:
+                    made = {name: VALUES[value]() for name, value in named.items()}
+                    value = made.pop(first.name)
+                    call(db, first, value, {**besides, **made})
+
+                judge(tally, witness, first, str(named), once, *others)
+                assert not db.database.conn.in_transaction, f"{first} of {named}"
+                if tally.tried % TIDIED == 0:
+                    tidy(db)
+        assert [finding for finding in db.check() if finding.level == "error"] == []
+    return tally
+
+
+def test_whatever_is_passed_for_several_arguments_at_once_nothing_is_half_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tally = swept_together(tmp_path / "workflow", 150, time.strftime("%j"))
+    assert tally.findings == []
+    assert tally.errors > tally.results
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_whatever_is_passed_for_several_arguments_in_thousands_of_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tally = swept_together(tmp_path / "workflow", 10_000, "soak")
+    print(f"\nseveral at once: {tally.tried} draws: {tally}")
+    assert tally.findings == []
 
 
 def test_whatever_is_passed_there_is_a_result_or_an_error_that_names_it(

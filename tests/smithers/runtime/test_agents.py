@@ -181,7 +181,7 @@ async def test_an_answer_that_is_json_is_read_into_its_type(db: AsyncSmithersDB)
 
 @pytest.mark.parametrize("argv", ["ls -l", []])
 def test_a_command_is_a_list(argv: Any) -> None:
-    with pytest.raises(TypeError, match="a command is a list"):
+    with pytest.raises(TypeError, match="argv is a list"):
         CommandRunner(argv)
 
 
