@@ -22,8 +22,8 @@ from reactive_sqlite.tracking import (
     TRACKED,
     Generation,
     as_json,
-    from_json,
     generation,
+    names_from_json,
     refusal,
     shape_of,
     trigger_names,
@@ -263,7 +263,9 @@ class ChangeLog:
             for name, tables in self._fetch(
                 f"SELECT name, tables FROM main.{CONSUMERS} WHERE tables IS NOT NULL"
             ):
-                renamed = as_json([new if table == old else table for table in from_json(tables)])
+                renamed = as_json(
+                    [new if table == old else table for table in names_from_json(tables)]
+                )
                 self._fetch(
                     f"UPDATE main.{CONSUMERS} SET tables = ? WHERE name = ?", (renamed, name)
                 )

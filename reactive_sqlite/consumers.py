@@ -21,7 +21,7 @@ from reactive_sqlite.tracking import (
     TRACKED,
     Generation,
     as_json,
-    from_json,
+    names_from_json,
     same_shape,
 )
 
@@ -149,7 +149,7 @@ class Consumers:
             f" FROM main.{CONSUMERS} AS c ORDER BY name"
         )
         return [
-            FeedStatus(name, None if tables is None else tuple(from_json(tables)), cursor, lag)
+            FeedStatus(name, None if tables is None else names_from_json(tables), cursor, lag)
             for name, tables, cursor, lag in rows
         ]
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.capture import ALL_COLUMNS, DELETED, INSERTED, UPDATED, TableCapture
 from reactive_sqlite.catalog import Catalog, Table
-from reactive_sqlite.dialect import quote
+from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.region import TableName
 
 LOG = "_reactive_log"
@@ -95,15 +96,42 @@ def as_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Return what `as_json` made the text of."""
-    return json.loads(text)
+    """Return what `as_json` made the text of; DatabaseError where that is not there any more."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise damaged(text) from error
+
+
+def names_from_json(text: str) -> tuple[str, ...]:
+    """Return a list of names that `as_json` made the text of; raises as `from_json`."""
+    names = from_json(text)
+    if not _are_names(names):
+        raise damaged(text)
+    return tuple(names)
+
+
+def damaged(text: object) -> sqlite3.DatabaseError:
+    """Make the error that says so of what another program has written in the place of ours."""
+    return sqlite3.DatabaseError(f"the change log is damaged: {shown(text)} is no JSON of its own")
 
 
 def generation(row: tuple[Any, ...]) -> Generation:
     """Read a row (id, name, shape, current) of the tracked tables."""
     id, name, shape, current = row
-    key, columns, derived = from_json(shape)
+    lists = from_json(shape)
+    if not (isinstance(lists, list) and len(cast("list[Any]", lists)) == 3):
+        raise damaged(shape)
+    key, columns, derived = cast("list[Any]", lists)
+    if not all(map(_are_names, (key, columns, derived))):
+        raise damaged(shape)
     return Generation(id, name, tuple(key), tuple(columns), tuple(derived), bool(current))
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(name, str) for name in cast("list[object]", value)
+    )
 
 
 def same_shape(generation: Generation, table: Table) -> bool:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import builtins
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from smithers.clock import to_text
-from smithers.codec import check_limit, check_text
-from smithers.errors import NotFound
+from smithers.codec import check_limit, check_text, decode
+from smithers.errors import NotFound, StateTypeError
 from smithers.journal import COLUMNS, to_transition
 from smithers.ownership import Lease
 from smithers.process import Process
@@ -60,6 +59,8 @@ _FAIL = f"""
     WHERE name = :name AND {_HELD}
 """
 _DELAY = f"UPDATE _smithers_triggers SET next_at = :next_at WHERE name = :name AND {_HELD}"
+_LETTER = "a dead letter"
+_WIDTH = len(COLUMNS.split(","))
 _FAIL_LETTER = "UPDATE _smithers_dead_letters SET attempts = ?, error = ? WHERE seq = ?"
 _BURY_AGAIN = """
     UPDATE _smithers_dead_letters SET attempts = ?, error = ?, at = ?, requeued = 0 WHERE seq = ?
@@ -354,7 +355,12 @@ def _state(next_at: str | None, lag: int) -> str:
 
 
 def _transition(change: str | None) -> Transition | None:
-    return None if change is None else to_transition(tuple(json.loads(change)))
+    if change is None:
+        return None
+    row = decode(change, name=_LETTER)
+    if not isinstance(row, list) or len(cast("list[Any]", row)) != _WIDTH:
+        raise StateTypeError(f"{_LETTER}: the stored change is no row of history: {shown(change)}")
+    return to_transition(tuple(cast("list[Any]", row)))
 
 
 def _letter(

@@ -90,7 +90,9 @@ BY_HAND = (
     """INSERT INTO _smithers_triggers VALUES
        ('asked', NULL, 'SELECT 1', NULL, '[]', 0, NULL, NULL, '2026-01-01T00:00:00.000000Z')""",
     """INSERT INTO _smithers_dead_letters (name, change, digest, attempts, requeued, at, error)
-       VALUES ('named', 't1', NULL, 5, 0, '2026-01-01T00:00:00.000000Z', 'no')""",
+       SELECT 'named', json_array(seq, key, previous_value, value, "trigger", timestamp,
+           execution_id, agent_id, deleted, "commit"), NULL, 5, 0, timestamp, 'no'
+       FROM transitions WHERE seq = 1""",
     """INSERT INTO _smithers_trigger_leases
        VALUES ('named', 't', 'h', 'b', 'n', 1, '1', 1.0, 1)""",
     """INSERT INTO _smithers_leases SELECT id, 't', 'h', 'b', 'n', 1, '1', 1.0, 1, '2026-01-01'
