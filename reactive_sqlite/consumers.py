@@ -21,6 +21,7 @@ from reactive_sqlite.tracking import (
     TRACKED,
     Generation,
     as_json,
+    damaged,
     names_from_json,
     same_shape,
 )
@@ -116,7 +117,9 @@ class Consumers:
         row = self._row(name)
         if row is None:
             raise ConsumerDropped(name)
-        return int(row[0])
+        if type(row[0]) is not int:
+            raise damaged(row[0])
+        return row[0]
 
     def acknowledge(self, name: str, seq: int) -> None:
         """Move the cursor on to the number, never back; without the lock. Raises as `cursor`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from reactive_sqlite.arguments import shown
 from reactive_sqlite.capture import ALL_COLUMNS, DELETED, INSERTED, UPDATED, TableCapture
@@ -113,22 +113,26 @@ def names_from_json(text: str) -> tuple[str, ...]:
 
 def damaged(text: object) -> sqlite3.DatabaseError:
     """Make the error that says so of what another program has written in the place of ours."""
-    return sqlite3.DatabaseError(f"the change log is damaged: {shown(text)} is no JSON of its own")
+    return sqlite3.DatabaseError(f"the change log is damaged: {shown(text)} is not what it writes")
 
 
 def generation(row: tuple[Any, ...]) -> Generation:
     """Read a row (id, name, shape, current) of the tracked tables."""
     id, name, shape, current = row
     lists = from_json(shape)
-    if not (isinstance(lists, list) and len(cast("list[Any]", lists)) == 3):
+    if not _are_three(lists):
         raise damaged(shape)
-    key, columns, derived = cast("list[Any]", lists)
+    key, columns, derived = lists
     if not all(map(_are_names, (key, columns, derived))):
         raise damaged(shape)
     return Generation(id, name, tuple(key), tuple(columns), tuple(derived), bool(current))
 
 
-def _are_names(value: object) -> bool:
+def _are_three(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list) and len(cast("list[object]", value)) == 3
+
+
+def _are_names(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(
         isinstance(name, str) for name in cast("list[object]", value)
     )

@@ -18,6 +18,7 @@ from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.tables import Table
 from reactive_sqlite.trail import Trail
+from smithers.cells import checked
 from smithers.clock import from_text, to_text
 from smithers.codec import decode, same_json
 from smithers.errors import StateTypeError
@@ -187,7 +188,7 @@ class _Unfrozen:
 def to_transition(row: tuple[Any, ...]) -> Transition:
     """Read a row of `transitions` with the columns of `COLUMNS`."""
     seq, key, previous, value, trigger, timestamp, execution_id, agent_id, deleted, commit = row
-    return Transition(
+    transition = Transition(
         id=transition_id(seq),
         seq=seq,
         key=key,
@@ -200,6 +201,7 @@ def to_transition(row: tuple[Any, ...]) -> Transition:
         deleted=bool(deleted),
         commit=commit,
     )
+    return checked(transition)
 
 
 def readable(text: str, key: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from reactive_sqlite.arguments import shown
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
+from smithers.cells import reading
 from smithers.clock import from_text, to_text
 from smithers.codec import check_limit, check_text, decode
 from smithers.context import Kind
@@ -57,7 +58,7 @@ class Rows(Generic[R]):
         self._database = workspace.database
         self._kind = kind
         self._table = table
-        self._read = read
+        self._read = reading(read, table)
         self._source = source or table
         self._select = f"SELECT {columns} FROM {self._source}"
         self._newest_first = newest_first

@@ -81,6 +81,7 @@ ROWS = {
     "smithers.failure": 7,  # what went wrong, as text
     "smithers.repositories": 7,  # what git or jj says of the current commit
     "smithers.codec": 7,
+    "smithers.cells": 7,  # what another program may have put into a cell of a table
     "smithers.dumpfile": 7,  # the lines of the file that a database is dumped to
     "smithers.files": 7,  # files and directories made for this user alone
     "smithers.jsontext": 7,  # values as JSON text that every reader takes

@@ -18,6 +18,7 @@ from reactive_sqlite.database import Database
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import ReactiveError
 from reactive_sqlite.observation import ObservableQuery
+from smithers.cells import checked
 from smithers.clock import Clock, from_text, to_text
 from smithers.errors import SmithersError
 from smithers.memory.search import Search
@@ -299,14 +300,14 @@ def _memory(
     accessed_at: str | None,
     expires_at: str | None,
 ) -> Memory:
-    return Memory(
+    memory = Memory(
         id=id,
         category=category,
         scope=scope,
         key=key,
         content=content,
         # RETURNING gives a whole number back as it was bound.
-        confidence=float(confidence),
+        confidence=float(confidence) if type(confidence) is int else confidence,
         source=source,
         execution_id=execution_id,
         created_at=from_text(created_at),
@@ -314,3 +315,4 @@ def _memory(
         accessed_at=None if accessed_at is None else from_text(accessed_at),
         expires_at=None if expires_at is None else from_text(expires_at),
     )
+    return checked(memory)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 from reactive_sqlite.arguments import check_callable
 from reactive_sqlite.observation import ObservableQuery
 from smithers.accessor import Accessor
+from smithers.cells import checked
 from smithers.clock import from_text
 from smithers.codec import check_key, check_trigger, decode, encoded
 from smithers.journal import Change, Journal
@@ -246,7 +247,7 @@ def _changes(values: object, name: str) -> list[Change]:
 
 def _entry(row: tuple[str, str, str]) -> StateEntry:
     key, value, updated_at = row
-    return StateEntry(key, decode(value, name="state", key=key), from_text(updated_at))
+    return checked(StateEntry(key, decode(value, name="state", key=key), from_text(updated_at)))
 
 
 def _whole(rows: Any) -> dict[str, Any]:

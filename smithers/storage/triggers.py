@@ -6,10 +6,11 @@ import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from reactive_sqlite.arguments import shown
 from reactive_sqlite.observation import ObservableQuery
+from smithers.cells import checked
 from smithers.clock import to_text
 from smithers.codec import check_limit, check_text, decode
 from smithers.errors import NotFound, StateTypeError
@@ -323,7 +324,7 @@ class TriggerRows:
         name, key, sql, cursor, attempts, next_at, error, registered_at, lag, dead, requeued = row[
             :11
         ]
-        return Trigger(
+        trigger = Trigger(
             name=name,
             key=key,
             sql=sql,
@@ -338,6 +339,7 @@ class TriggerRows:
             requeued=requeued,
             registered_at=moment(registered_at),
         )
+        return checked(trigger)
 
     def _owner(self, lease: Sequence[Any]) -> str | None:
         token, host, boot, namespace, pid, start, expires, beat = lease
@@ -358,9 +360,13 @@ def _transition(change: str | None) -> Transition | None:
     if change is None:
         return None
     row = decode(change, name=_LETTER)
-    if not isinstance(row, list) or len(cast("list[Any]", row)) != _WIDTH:
+    if not _is_row(row):
         raise StateTypeError(f"{_LETTER}: the stored change is no row of history: {shown(change)}")
-    return to_transition(tuple(cast("list[Any]", row)))
+    return to_transition(tuple(row))
+
+
+def _is_row(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list) and len(cast("list[object]", value)) == _WIDTH
 
 
 def _letter(
@@ -372,7 +378,7 @@ def _letter(
     requeued: int,
     at: str,
 ) -> DeadLetter:
-    return DeadLetter(
+    letter = DeadLetter(
         id=seq,
         trigger=name,
         transition=_transition(change),
@@ -381,3 +387,4 @@ def _letter(
         requeued=bool(requeued),
         at=moment(at),
     )
+    return checked(letter)

@@ -189,11 +189,15 @@ READING: Mapping[str, Callable[[SmithersDB], Any]] = {
     "steps.observe": lambda db: db.steps.observe().peek(),
     "agents.list": lambda db: db.agents.list(),
     "agents.observe": lambda db: db.agents.observe().peek(),
-    "tools.list": lambda db: [db.tools.list(str(agent.id)) for agent in db.agents.list()],
+    "tools.list": lambda db: [
+        db.tools.list(str(agent.id)) for agent in db.agents.list() if agent.id
+    ],
     "tools.get_output": lambda db: [
         db.tools.get_output(str(call.id))
         for agent in db.agents.list()
+        if agent.id
         for call in db.tools.list(str(agent.id))
+        if call.id
     ],
     "vcs.commits": lambda db: db.vcs.commits(),
     "vcs.snapshots": lambda db: db.vcs.snapshots(),

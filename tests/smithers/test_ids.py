@@ -28,5 +28,5 @@ def test_what_no_transition_can_be_called_is_not_found(id: Any) -> None:
 
 @pytest.mark.parametrize("id", [None, True, 1.0, b"t1", ["t1"]])
 def test_what_is_neither_text_nor_number_is_a_type_error(id: Any) -> None:
-    with pytest.raises(TypeError, match="a transition id"):
+    with pytest.raises(TypeError, match="id is text like"):
         transition_seq(id)
