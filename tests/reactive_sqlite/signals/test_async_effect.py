@@ -21,7 +21,7 @@ from reactive_sqlite import (
     get_owner,
     on_cleanup,
 )
-from reactive_sqlite.signals.external import External, flush, publish
+from reactive_sqlite.signals.external import External, current_run, flush, publish
 from tests.reactive_sqlite.signals.background import run_in_thread
 from tests.reactive_sqlite.signals.turning import turns, until
 
@@ -702,3 +702,21 @@ async def test_async_callables_of_every_kind_are_recognised() -> None:
     await until(lambda: len(runs) == 2)
     for effect in effects:
         effect.dispose()
+
+
+async def test_the_effect_whose_own_code_runs_is_known_also_from_what_it_made() -> None:
+    runs: list[object] = []
+
+    async def run() -> None:
+        runs.append(current_run())
+        await asyncio.sleep(0)
+        create_root(lambda _: runs.append(current_run()))
+        runs.append(create_memo(current_run)())
+
+    effect = create_effect(run)
+    await until(lambda: len(runs) == 3)
+    assert runs == [effect] * 3
+    assert current_run() is None
+    create_effect(lambda: runs.append(current_run())).dispose()
+    assert runs[-1] is None
+    effect.dispose()

@@ -36,6 +36,11 @@ def emit(*changes: tuple[External[Any], Any], on_error: Any = refuse) -> None:
     flush(on_error)
 
 
+def test_a_leaf_shows_its_name_where_it_has_one() -> None:
+    assert repr(External(0, name="rows")) == "<external rows>"
+    assert repr(External(0)).startswith("<external 0x")
+
+
 def test_an_effect_follows_what_is_published() -> None:
     rows = External([1])
     seen: list[list[int]] = []

@@ -13,11 +13,13 @@ import pytest
 
 from reactive_sqlite import (
     Accessor,
+    Owner,
     batch,
     create_effect,
     create_memo,
     create_root,
     create_signal,
+    get_owner,
     untrack,
 )
 from reactive_sqlite.signals.signal import Signal
@@ -581,3 +583,26 @@ def test_a_root_disposed_in_the_middle_of_marking_waits_for_its_end() -> None:
     set_a(2)
     assert other == [0, 1, 2]
     assert seen[-1] < 2, "what was in the root is gone"
+
+
+def test_a_memo_disposed_in_the_middle_of_marking_is_disposed_at_its_end() -> None:
+    a, set_a = create_signal(0)
+    owners: list[Owner | None] = []
+
+    def compute() -> int:
+        owners.append(get_owner())
+        return a()
+
+    memo = create_memo(compute)
+    seen: list[int] = []
+    create_effect(lambda: seen.append(memo()))
+    other: list[int] = []
+    [owner] = owners
+    assert owner is not None and isinstance(a, Signal)
+    a.subs[Finalizing(owner.dispose)] = None
+    create_effect(lambda: other.append(a()))
+    set_a(1)
+    set_a(2)
+    assert other == [0, 1, 2]
+    assert (memo(), len(owners)) == (seen[-1], len(seen)), "it is computed no more"
+    assert seen[-1] < 2
