@@ -266,6 +266,7 @@ async def test_the_owners_disposal_cancels_the_fetch_and_follows_no_longer() -> 
 
 
 async def test_the_source_may_change_on_another_thread() -> None:
+    asyncio.get_running_loop().set_debug(True)  # then it refuses what would not wake it up
     server = Server()
     source, set_source = create_signal(1)
     resource = create_resource(source, server.fetch)
