@@ -11,7 +11,7 @@ else:
     # Whatever sqlite-utils works with; the two must be the same.
     sqlite3 = import_module("sqlite_utils.utils").sqlite3
 
-__all__ = ["MINIMUM_SQLITE", "locked_elsewhere", "may_pass", "noted", "quote", "sqlite3"]
+__all__ = ["LIMITS", "MINIMUM_SQLITE", "locked_elsewhere", "may_pass", "noted", "quote", "sqlite3"]
 
 E = TypeVar("E", bound=Exception)
 
@@ -21,6 +21,8 @@ _MACHINE = frozenset({7, 10, 13, 14, 15})
 
 # PRAGMA table_list, by which shadow and virtual tables are told apart.
 MINIMUM_SQLITE = (3, 37, 0)
+# Whether connections can be told how long a value may be; those of pysqlite3 cannot.
+LIMITS = hasattr(sqlite3.Connection, "setlimit")
 
 
 def quote(identifier: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.dialect import LIMITS, sqlite3
 
 MOST_ROWS = 1_000
 MOST_SECONDS = 2.0
@@ -62,7 +62,8 @@ def ask(path: Path, sql: str) -> Answer:
     )
     try:
         connection.execute("PRAGMA query_only = ON")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+        if LIMITS:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
         watch = _Watch(MOST_SECONDS)
         connection.set_authorizer(watch.allows)
         connection.set_progress_handler(watch.is_over, _STEPS)
@@ -116,6 +117,9 @@ def _answer(connection: Any, sql: str, watch: _Watch) -> Answer:
                 return Answer(columns, rows, True, frozenset(watch.tables))
             rows.append([_cell(value) for value in row])
             room -= sum(map(_size, row))
+    except sqlite3.Warning as error:
+        # More than one statement, as older modules and pysqlite3 say it.
+        raise Unanswered(str(error)) from error
     except sqlite3.Error as error:
         raise watch.explained(error) from error
     return Answer(columns, rows, False, frozenset(watch.tables))

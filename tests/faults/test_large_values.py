@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.forgotten import limited
 from tests.smithers.commandline import environment
 
 # For each megabyte of a value so many are in use at most: the value itself, its JSON, the bytes
@@ -51,6 +52,7 @@ def test_a_value_of_64_mb_comes_back_whole_and_memory_is_bounded(tmp_path: Path)
     print(f"\n64 MB in and out: {comes_back(tmp_path / 'workflow', 64)} MB of memory at most")
 
 
+@limited
 def test_a_value_beyond_the_limit_of_sqlite_is_refused_and_nothing_is_written(
     tmp_path: Path,
 ) -> None:

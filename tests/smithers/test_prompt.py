@@ -14,6 +14,7 @@ import pytest
 from reactive_sqlite import DatabaseClosed, sqlite3
 from reactive_sqlite.connection import AT_ONCE_BYTES
 from smithers import AsyncSmithersDB, SmithersDB, StateTypeError, create_async_smithers_db
+from tests.forgotten import limited
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ async def readers(db: AsyncSmithersDB) -> Readers:
     return found
 
 
+@limited
 async def test_one_value_is_read_by_the_loop_when_nothing_is_before_it(db: AsyncSmithersDB) -> None:
     attempts = db.state.key("attempts", int, default=0)
     await attempts.set(2)
@@ -110,6 +112,7 @@ async def test_a_transaction_on_the_worker_is_never_seen_into(db: AsyncSmithersD
     assert await reading == "before"
 
 
+@limited
 @pytest.mark.parametrize("size", [AT_ONCE_BYTES - 100, AT_ONCE_BYTES, 10 * AT_ONCE_BYTES])
 async def test_a_long_value_comes_whole_from_whichever_thread(
     db: AsyncSmithersDB, size: int
@@ -162,6 +165,7 @@ async def test_errors_are_the_same(made: Path) -> None:
             await call
 
 
+@limited
 async def test_without_a_write_ahead_log_the_worker_reads(made: Path) -> None:
     async with create_async_smithers_db(made) as db:
         await db.state.set("phase", "start")
@@ -188,6 +192,7 @@ sys.stdin.readline()
 """
 
 
+@limited
 async def test_another_process_that_writes_makes_no_reader_wait_and_is_seen_when_it_commits(
     db: AsyncSmithersDB,
 ) -> None:
@@ -207,6 +212,7 @@ async def test_another_process_that_writes_makes_no_reader_wait_and_is_seen_when
     await writer.wait()
 
 
+@limited
 async def test_an_in_memory_database_is_read_by_the_loop(tmp_path: Path) -> None:
     async with create_async_smithers_db(":memory:") as db:
         await db.state.set("phase", "start")
