@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, Protocol
 
 from reactive_sqlite.blob import Blob
 from reactive_sqlite.cursor import Cursor
-from reactive_sqlite.dialect import noted, sqlite3
+from reactive_sqlite.dialect import LIMITS, noted, sqlite3
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.forks import ELSEWHERE, NO_COPY, is_of_this_process
 from reactive_sqlite.region import TableName
@@ -259,6 +259,8 @@ class Connection(sqlite3.Connection):
             if self.closed:
                 return
             self.closed, self._spare = True, None
+            # The collector sees no callbacks of pysqlite3, nor what they hold: this connection.
+            super().set_authorizer(None)
             super().close()
             self.turn.disown()
 
@@ -322,10 +324,13 @@ class Connection(sqlite3.Connection):
         """Run a query of our own, unnoticed, if it has to wait for nobody and moves little.
 
         None where another thread is at the connection, writers of the file make readers wait, a
-        value is longer than `AT_ONCE_BYTES`, or there is an error: ask in an ordinary way then.
+        value is longer than `AT_ONCE_BYTES` or no such limit can be set, or there is an error: ask
+        in an ordinary way then.
         """
         turn = self.turn
-        if not (self.wal or self.memory) or turn.owner or not turn.try_acquire():
+        if not LIMITS or not (self.wal or self.memory):
+            return None
+        if turn.owner or not turn.try_acquire():
             return None
         try:
             if self.closed:
