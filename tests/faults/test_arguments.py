@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
@@ -15,7 +14,7 @@ from typing import Any, cast
 import pytest
 from reactivex import Observable
 
-from reactive_sqlite import ObservableQuery
+from reactive_sqlite import ObservableQuery, sqlite3
 from reactive_sqlite.asyncquery import AsyncObservableQuery
 from smithers import AsyncSmithersDB, SmithersDB, create_async_smithers_db, create_smithers_db
 from tests.faults.mischief import VALUES

@@ -6,7 +6,6 @@ Run as `turned.py FOLDER`; prints one line of JSON: what was found wrong, by sce
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from reactive_sqlite import sqlite3
 from smithers import ExecutionBusy, SmithersDB, create_smithers_db, ownership
 from smithers.ids import new_id
 from smithers.process import since_boot

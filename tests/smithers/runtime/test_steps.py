@@ -221,10 +221,14 @@ async def test_an_interrupted_phase_is_entered_again_and_its_step_runs_again(pat
 
 
 async def test_what_a_script_itself_gives_up_has_failed(db: AsyncSmithersDB) -> None:
+    async def until_time_is_up() -> None:
+        limit.reschedule(asyncio.get_running_loop().time())
+        await asyncio.Event().wait()
+
     async with db.run("w") as run:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), run.phase("slow"):
-                await run.step("sleep", asyncio.sleep, 60)
+            async with asyncio.timeout(None) as limit, run.phase("slow"):
+                await run.step("sleep", until_time_is_up)
         async with run.phase("next"):
             found = {phase.name: phase.status for phase in await db.phases.list()}
             assert found == {"slow": "failed", "next": "running"}
