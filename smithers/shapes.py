@@ -23,6 +23,8 @@ from smithers.codec import decode
 
 Check = Callable[[Any], Any]
 
+_EXACT = (types.NoneType, bool, int, str, list, dict)
+
 
 class Misfit(Exception):
     """A value is not of the type; the message says why where that is known."""
@@ -130,7 +132,8 @@ def _check(kind: Any, *, deep: bool) -> Check | None:
         return _anything
     if kind is float:
         return _float
-    if kind is None or kind in (types.NoneType, bool, int, str, list, dict):
+    # By identity: what is no type may equal anything.
+    if kind is None or any(kind is plain for plain in _EXACT):
         return _exactly(types.NoneType if kind is None else kind)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:

@@ -376,4 +376,4 @@ def _counted(count: int, noun: str) -> str:
 
 def _named(names: list[str]) -> str:
     more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(str, names[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")

@@ -149,6 +149,7 @@ def swept(path: Path, share: int) -> Tally:
     tally = Tally()
     with create_smithers_db(path, watch=False) as db:
         prepare(db)
+        db.database.broker.report = ignored  # what an observer raises is its own
         assert db.path is not None
         with closing(Witness(db.path)) as witness:
             for argument, name in tried(arguments(db), share):
@@ -172,6 +173,7 @@ def swept_together(path: Path, draws: int, seed: str) -> Tally:
     chance = random.Random(seed)
     with create_smithers_db(path, watch=False) as db:
         prepare(db)
+        db.database.broker.report = ignored
         of_calls: dict[str, list[Argument]] = {}
         for argument in arguments(db):
             if argument.kind not in (argument.kind.POSITIONAL_ONLY, argument.kind.VAR_POSITIONAL):

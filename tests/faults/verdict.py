@@ -36,7 +36,7 @@ SAID: Mapping[str, str] = {
     "where_args": "parameter",
     "pk": "key|parameter",
     "where": "where|column|parameter",  # of a dict, the column or the value that is wrong
-    "facts": r"facts|log_\w+ takes",  # and the key that is none of those it takes
+    "facts": r"facts|log_\w+ (?:takes|needs)",  # and the key that is none of those it takes
     "values": "values|a key|state '",  # of several, the one that is wrong
     "initial_state": "initial_state|a key|state '",
     "snapshot": "snapshot|a key|state '",
