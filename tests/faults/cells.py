@@ -133,6 +133,7 @@ class Original:
         copy.mkdir()
         shutil.copy(self._file, copy / FILE)
         with closing(_writer(copy / FILE)) as writer:
+            writer.execute("BEGIN")
             triggers = writer.execute(
                 "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
             ).fetchall()
@@ -148,12 +149,14 @@ class Original:
                 return None  # NOT NULL, a unique key, a rowid that is none
             for _, sql in triggers:
                 writer.execute(sql)
+            writer.execute("COMMIT")
         return copy
 
 
 def _writer(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, isolation_level=None)
     connection.execute("PRAGMA ignore_check_constraints = ON")
+    connection.execute("PRAGMA synchronous = OFF")
     return connection
 
 

@@ -17,7 +17,7 @@ from tests.faults.test_arguments import Witness
 from tests.faults.test_commands import Judge
 
 # One of so many cells, another each day.
-SHORT = 60
+SHORT = 160
 # Not `check`: its exit code 1 says that it has found something, in many lines.
 COMMANDS: tuple[tuple[str, ...], ...] = (
     *(("executions",), ("phases",), ("steps",), ("current",), ("state",), ("history",)),
@@ -112,7 +112,7 @@ def commanded(
 def test_whatever_a_cell_holds_a_command_ends_in_an_exit_code_and_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, findings = commanded(tmp_path, 8 * SHORT, capsys, monkeypatch)
+    _, findings = commanded(tmp_path, 4 * SHORT, capsys, monkeypatch)
     assert not findings, "\n".join(findings)
 
 
