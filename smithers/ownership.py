@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from reactive_sqlite.database import Database
+from smithers.cells import checked
 from smithers.clock import Clock, to_text
 from smithers.errors import ExecutionBusy, OwnershipLost
 from smithers.heart import Heart
@@ -224,7 +225,9 @@ class Ownership:
         if row is None:
             return None
         token, host, boot, namespace, pid, start, expires, beat = row
-        return Lease(token, Process(host, boot, namespace, pid, start), expires, beat)
+        return checked(
+            Lease(token, checked(Process(host, boot, namespace, pid, start)), expires, beat)
+        )
 
     def is_live(self, lease: Lease | None) -> bool:
         """Tell whether whoever holds a lease still lives, as far as can be seen from here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from smithers.cells import checked
 from smithers.heart import Heart
 from smithers.ownership import HEARTBEAT, LEASE, RETRY, Lease
 from smithers.process import Process, since_boot, this_process
@@ -96,4 +97,6 @@ class Claims:
         if row is None:
             return None
         token, host, boot, namespace, pid, start, expires, beat = row
-        return Lease(token, Process(host, boot, namespace, pid, start), expires, beat)
+        return checked(
+            Lease(token, checked(Process(host, boot, namespace, pid, start)), expires, beat)
+        )

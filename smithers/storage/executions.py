@@ -10,6 +10,7 @@ from typing import Any, overload
 from reactive_sqlite.arguments import is_one_of, shown
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.opening import path_text
+from smithers.cells import checked
 from smithers.clock import to_text
 from smithers.codec import check_text, encode
 from smithers.context import Frame
@@ -403,11 +404,11 @@ class Executions:
     ) -> Execution:
         is_live = False
         if host is not None:
-            holder = Process(host, boot, namespace, pid, process_start)
+            holder = checked(Process(host, boot, namespace, pid, process_start))
             if token is None:
                 is_live = not self._ownership.has_ended(holder)
             else:
-                is_live = self._ownership.is_live(Lease(token, holder, expires, beat))
+                is_live = self._ownership.is_live(checked(Lease(token, holder, expires, beat)))
         return Execution(
             id=id,
             name=name,

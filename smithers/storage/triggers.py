@@ -345,8 +345,8 @@ class TriggerRows:
         token, host, boot, namespace, pid, start, expires, beat = lease
         if token is None:
             return None
-        holder = Process(host, boot, namespace, pid, start)
-        live = self._workspace.ownership.is_live(Lease(token, holder, expires, beat))
+        holder = checked(Process(host, boot, namespace, pid, start))
+        live = self._workspace.ownership.is_live(checked(Lease(token, holder, expires, beat)))
         return str(holder) if live else None
 
 

@@ -37,12 +37,12 @@ SAID: Mapping[str, str] = {
     "pk": "key|parameter",
     "where": "where|column|parameter",  # of a dict, the column or the value that is wrong
     "facts": r"facts|log_\w+ (?:takes|needs)",  # and the key that is none of those it takes
-    "values": "values|a key|state '",  # of several, the one that is wrong
-    "initial_state": "initial_state|a key|state '",
-    "snapshot": "snapshot|a key|state '",
+    "values": r"values|a key|state \W",  # of several, the one that is wrong
+    "initial_state": r"initial_state|a key|state \W",
+    "snapshot": r"snapshot|a key|state \W",
     # What is stored under a key is named by the key.
-    "value": "value|state '",
-    "default": "default|state '",
+    "value": r"value|state \W",
+    "default": r"default|state \W",
     "name": "name|key|trigger '",  # what other calls name by `key`; a trigger by its name
     "tables": "tables|name of a table",
 }
@@ -61,8 +61,8 @@ def names(error: BaseException, argument: str) -> bool:
         return True
     if isinstance(error, Mischief):
         return True
-    if argument in CALLED:
-        return True
+    if argument in CALLED or str(error).startswith("nothing was given"):
+        return True  # of nothing there is no argument to name
     said = SAID.get(argument, argument).replace("_", "[_ ]")
     kind, _, of = argument.rpartition("_")
     if kind and of in ("id", "name"):
