@@ -377,6 +377,6 @@ class Pump:
 
 def check_batch_size(size: Any, name: str) -> int:
     """Return a number of changes; raise ValueError for what is none."""
-    if type(size) is not int or size < 1:
+    if type(size) is not int or not 1 <= size < 2**63:
         raise ValueError(f"{name} is a whole number from 1 on, not {shown(size)}")
     return size

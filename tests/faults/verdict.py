@@ -40,10 +40,11 @@ SAID: Mapping[str, str] = {
     "values": r"values|a key|state \W",  # of several, the one that is wrong
     "initial_state": r"initial_state|a key|state \W",
     "snapshot": r"snapshot|a key|state \W",
+    "path": "path|no regular file",
     # What is stored under a key is named by the key.
     "value": r"value|state \W",
     "default": r"default|state \W",
-    "name": "name|key|trigger '",  # what other calls name by `key`; a trigger by its name
+    "name": r"name|key|trigger \W",  # what other calls name by `key`; a trigger by its name
     "tables": "tables|name of a table",
 }
 
@@ -73,6 +74,8 @@ def names(error: BaseException, argument: str) -> bool:
 def _out_of_family(error: BaseException, argument: str) -> str | None:
     if isinstance(error, Mischief):
         return None if str(error) in ITS_OWN else f"its own error of {error} comes out"
+    if isinstance(error, TimeoutError) and argument in ("timeout", "predicate"):
+        return None  # nothing fitting came in time
     if argument in CALLED and not isinstance(error, OSError):
         return None
     if isinstance(error, REFUSALS) and argument in OF_SQLITE | OF_SQLITE_TOO:
