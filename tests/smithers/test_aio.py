@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reactivex.scheduler import EventLoopScheduler
 
 from reactive_sqlite import (
     DatabaseClosed,
@@ -218,6 +219,21 @@ async def test_transitions_miss_none_of_many_and_of_other_connections(
         await arrived.wait()
     assert [t.value for t in recorder.values[1_200:]] == [1, "end"]
     assert reported == []
+
+
+async def test_transitions_take_a_scheduler_and_end_when_the_database_closes(path: Path) -> None:
+    plain, scheduled = Recorder[Transition](), Recorder[Transition]()
+    scheduler = EventLoopScheduler()
+    async with create_async_smithers_db(path) as opened:
+        opened.state.transitions().subscribe(plain, on_completed=plain.on_completed)
+        elsewhere = opened.state.transitions().subscribe(scheduled, scheduler=scheduler)
+        await opened.state.set("a", 1)
+        await asyncio.to_thread(scheduled.wait_for_count, 1)
+        elsewhere.dispose()
+    scheduler.dispose()
+    assert ([t.value for t in plain.values], plain.completed) == ([1], 1)
+    assert [t.value for t in scheduled.values] == [1]
+    assert threading.main_thread() not in scheduled.threads
 
 
 async def test_an_error_of_a_subscriber_goes_to_the_loop_and_it_is_told_on(

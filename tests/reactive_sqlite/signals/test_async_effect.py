@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -720,3 +721,108 @@ async def test_the_effect_whose_own_code_runs_is_known_also_from_what_it_made() 
     create_effect(lambda: runs.append(current_run())).dispose()
     assert runs[-1] is None
     effect.dispose()
+
+
+async def test_a_change_after_a_batch_that_restored_what_it_read_makes_it_run_again() -> None:
+    a, set_a = create_signal(1)
+    seen: list[int] = []
+
+    async def run() -> None:
+        seen.append(a())
+
+    effect = create_effect(run)
+    await until(lambda: seen == [1])
+    with batch():
+        set_a(2)
+        set_a(1)
+    await turns()
+    assert seen == [1]
+    set_a(3)
+    await until(lambda: seen == [1, 3])
+    effect.dispose()
+
+
+async def test_a_second_change_does_not_cancel_what_cleans_up_after_the_first() -> None:
+    a, set_a = create_signal(1)
+    seen: list[int] = []
+    cleaned: list[bool] = []
+    clean = asyncio.Event()
+
+    async def run() -> None:
+        seen.append(a())
+        if a() == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await clean.wait()
+                cleaned.append(True)
+
+    effect = create_effect(run)
+    await until(lambda: seen == [1])
+    for value in (2, 3):
+        set_a(value)
+        await turns()
+    assert (seen, cleaned) == ([1], [])
+    clean.set()
+    await until(lambda: seen == [1, 3])
+    assert cleaned == [True]
+    effect.dispose()
+
+
+async def test_every_run_has_the_context_in_which_the_effect_was_made() -> None:
+    where: ContextVar[str] = ContextVar("where", default="nowhere")
+    a, set_a = create_signal(1)
+    seen: list[tuple[int, str]] = []
+
+    async def run() -> None:
+        seen.append((a(), where.get()))
+        where.set("in the run")
+
+    where.set("here")
+    effect = create_effect(run)
+    where.set("later")
+    for value in (2, 3):
+        await turns()
+        set_a(value)
+    await until(lambda: len(seen) == 3)
+    assert seen == [(1, "here"), (2, "here"), (3, "here")]
+    effect.dispose()
+
+
+async def test_what_a_run_reads_no_more_is_watched_no_more() -> None:
+    a, set_a = create_signal(1)
+    leaf = External(0)
+
+    async def run() -> None:
+        if a() == 1:
+            leaf.track()
+
+    effect = create_effect(run)
+    await until(lambda: leaf.watched)
+    set_a(2)
+    await until(lambda: not leaf.watched)
+    effect.dispose()
+
+
+async def test_what_fails_in_it_is_told_with_its_name(complaints: list[dict[str, Any]]) -> None:
+    listen(complaints)
+
+    async def run() -> None:
+        on_cleanup(lambda: 1 // 0)
+        raise LookupError("first")
+
+    async def wait() -> None:
+        on_cleanup(lambda: 1 // 0)
+        await asyncio.Event().wait()
+
+    failing = create_effect(run, name="one")
+    waiting = create_effect(wait, name="two")
+    await turns()
+    waiting.dispose()
+    with pytest.raises(ZeroDivisionError):
+        failing.dispose()
+    await until(lambda: len(complaints) == 2)
+    assert [(one["message"], type(one["exception"])) for one in complaints] == [
+        ("async effect one failed", LookupError),
+        ("an effect's cleanup failed", ZeroDivisionError),
+    ]

@@ -311,6 +311,23 @@ def test_run_with_owner_makes_things_for_that_owner() -> None:
     assert seen == [0, 1]
 
 
+def test_what_is_made_later_for_an_effect_lives_until_that_runs_again() -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    seen: list[int] = []
+    effect = create_effect(lambda: a() and None)
+    run_with_owner(effect, lambda: create_effect(lambda: seen.append(b())))
+    set_b(1)
+    assert seen == [0, 1]
+    set_a(1)
+    set_b(2)
+    assert seen == [0, 1]
+    effect.dispose()
+    run_with_owner(effect, lambda: create_effect(lambda: seen.append(b())))
+    set_b(3)
+    assert seen == [0, 1, 2], "made for an owner that has ended, it has run once and ended too"
+
+
 def test_run_with_owner_is_untracked() -> None:
     a, set_a = create_signal(0)
     runs: list[int] = []
