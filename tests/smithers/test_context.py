@@ -478,7 +478,12 @@ async def test_a_thread_that_a_task_runs_inherits_its_context(adb: AsyncSmithers
 async def test_a_timeout_cancels_the_agent_and_fails_its_phase(adb: AsyncSmithersDB) -> None:
     await adb.execution.start("Feature")
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01), adb.phases.open("p"), adb.agents.open("slow"):
+        async with (
+            asyncio.timeout(None) as limit,
+            adb.phases.open("p"),
+            adb.agents.open("slow"),
+        ):
+            limit.reschedule(asyncio.get_running_loop().time())
             await asyncio.Event().wait()
     (phase,), (slow,) = await adb.phases.list(), await adb.agents.list()
     assert (phase.status, slow.status) == ("failed", "cancelled")
