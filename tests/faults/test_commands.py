@@ -19,7 +19,7 @@ import smithers.cli
 from smithers import create_smithers_db
 from smithers.cli import cli, main
 from tests.faults.test_arguments import Witness
-from tests.faults.verdict import wrong
+from tests.faults.verdict import out_of_family
 from tests.smithers.commandline import environment
 from tests.smithers.hostile import HOSTILE, UNWRITABLE
 
@@ -125,7 +125,7 @@ class Judge:
         for caught in self._caught:
             if isinstance(caught, click.ClickException | OSError):
                 continue
-            judged = wrong(caught, "sql")
+            judged = out_of_family(caught, "sql")
             if judged is not None:
                 self.findings.append(f"{what}: {caught!r:.200} {judged}")
         assert not self._witness.is_injected(), what

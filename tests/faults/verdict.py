@@ -51,7 +51,7 @@ SAID: Mapping[str, str] = {
 
 def wrong(error: BaseException, argument: str) -> str | None:
     """Tell what is wrong with an error that a hostile value for an argument has caused."""
-    found = _out_of_family(error, argument)
+    found = out_of_family(error, argument)
     return found or (None if names(error, argument) else f"does not name it: {error!s:.150}")
 
 
@@ -71,7 +71,8 @@ def names(error: BaseException, argument: str) -> bool:
     return re.search(rf"\b(?:{said})", str(error), re.IGNORECASE) is not None
 
 
-def _out_of_family(error: BaseException, argument: str) -> str | None:
+def out_of_family(error: BaseException, argument: str) -> str | None:
+    """Tell what is wrong with an error but for whether it names the argument."""
     if isinstance(error, Mischief):
         return None if str(error) in ITS_OWN else f"its own error of {error} comes out"
     if isinstance(error, TimeoutError) and argument in ("timeout", "predicate"):
