@@ -17,9 +17,10 @@ def error_text(error: object) -> str:
     raise TypeError(f"an error is an exception or a str, not {type(error).__name__}")
 
 
-def writable(text: str) -> str:
-    """Escape what UTF-8 cannot write, and NUL."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+def writable(text: object) -> str:
+    """Escape what UTF-8 cannot write, and NUL; what is no text is written as `str` does."""
+    plain = text if type(text) is str else str(text)
+    return plain.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def error_line(error: BaseException) -> str:

@@ -145,7 +145,7 @@ class AgentRecorder:
         if call in self._calls:
             return
         self._calls.add(call)
-        name = writable(str(name)) or "?"
+        name = writable(name) or "?"
         self._tell(
             lambda book: book.start_tool(call, name, input, agent),
             lambda book, _: book.start_tool(call, name, repr(input)[:_SHOWN], agent),

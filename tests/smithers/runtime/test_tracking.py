@@ -209,6 +209,18 @@ async def test_agents_of_agents_of_agents_have_their_parents(desk: Desk) -> None
     assert (b.status, b.output, b.tokens_input) == ("completed", "b is done", 10)
 
 
+async def test_what_is_no_text_is_told_as_it_would_be_printed(desk: Desk) -> None:
+    odd: Any = [5, None, b"bytes", "\ud800"]
+    for each in odd:
+        desk.recorder.text(each)
+    desk.recorder.tool_started("call", odd[0])
+    await desk.recorder.flush()
+    assert desk.recorder.errors == []
+    (agent,) = await desk.db.agents.list()
+    assert agent.output == "5Noneb'bytes'\\ud800"
+    assert [call.name for call in await desk.db.tools.list(desk.id)] == ["5"]
+
+
 async def test_what_is_told_twice_or_of_strangers_does_no_harm(desk: Desk) -> None:
     desk.recorder.tool_ended("unknown", "x")
     desk.recorder.tool_started("1", "look")
