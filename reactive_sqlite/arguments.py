@@ -90,7 +90,7 @@ def sql_text(sql: object, name: str = "the SQL") -> str:
     """Return SQL as plain text: TypeError unless it is text, ValueError outside UTF-8."""
     if not isinstance(sql, str):
         raise TypeError(f"{name} is a str, not {type(sql).__name__}: {shown(sql)}")
-    if not _is_writable(sql):
+    if not is_unicode(sql):
         raise ValueError(f"{name} has lone surrogates: {shown(sql)}")
     return str.__str__(sql)
 
@@ -99,7 +99,7 @@ def name_text(name: object, what: str) -> str:
     """Return a name as plain text, as `sql_text` does; `what` says whose it is (`a table`)."""
     if not isinstance(name, str):
         raise TypeError(f"the name of {what} is a str, not {type(name).__name__}: {shown(name)}")
-    if not _is_writable(name):
+    if not is_unicode(name):
         raise ValueError(f"the name of {what} has lone surrogates: {shown(name)}")
     return str.__str__(name)
 
@@ -119,11 +119,12 @@ def check_parameter(value: object, name: object) -> None:
     if isinstance(value, int):
         if not _SMALLEST <= value <= _LARGEST:
             raise ValueError(f"parameter {shown(name)} is wider than 64 bits: {shown(value)}")
-    elif isinstance(value, str) and not _is_writable(value):
+    elif isinstance(value, str) and not is_unicode(value):
         raise ValueError(f"parameter {shown(name)} has lone surrogates: {shown(value)}")
 
 
-def _is_writable(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Tell whether text has a UTF-8 form: with lone surrogates it has none."""
     if str.isascii(text):
         return True
     try:

@@ -25,7 +25,7 @@ from datetime import date, datetime, time
 from enum import Enum
 from typing import Any, cast
 
-from reactive_sqlite.arguments import shown
+from reactive_sqlite.arguments import is_unicode, shown
 from smithers.errors import StateTypeError
 
 MAX_DEPTH = 500
@@ -81,7 +81,7 @@ def encoded(value: object, *, name: str, key: str | None = None) -> tuple[str, A
         if str(error).startswith(name):
             raise
         raise ValueError(f"{name}: {error}") from error
-    if not _is_unicode(text):
+    if not is_unicode(text):
         # A lone surrogate has no UTF-8 form; escaped it survives.
         text = _escaping_encoder.encode(plain)
     return text, plain
@@ -233,20 +233,10 @@ def _named(name: str, key: str | None) -> str:
     return name if key is None else f"{name} {shown(key, 2 * MAX_KEY_LENGTH)}"
 
 
-def _is_unicode(text: str) -> bool:
-    if str.isascii(text):
-        return True
-    try:
-        str.encode(text)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _check_text(text: str, name: str) -> None:
     if str.__contains__(text, "\0"):
         raise ValueError(f"{name} has no NUL character: {shown(text)}")
-    if not _is_unicode(text):
+    if not is_unicode(text):
         raise ValueError(f"{name} has no lone surrogates: {shown(text)}")
 
 

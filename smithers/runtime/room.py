@@ -41,15 +41,3 @@ def cut(text: str, room: int) -> str:
 
 def short(text: str | None) -> str | None:
     return None if text is None else cut(text, FEW)
-
-
-def shown(value: object) -> str:
-    return cut(repr(value), LEAST_SHARE)
-
-
-def is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from reactive_sqlite.arguments import shown
 from smithers.db import SmithersDB
-from smithers.runtime.room import shown
 
 Arguments = Mapping[str, Any]
 Schema = Mapping[str, Any]
