@@ -425,6 +425,9 @@ class Connection(sqlite3.Connection):
                 self._one(cursor, sql, parameters)
             else:
                 self._alone(cursor, sql, parameters, known, ledger)
+        except BaseException:
+            self._keep_account()
+            raise
         finally:
             try:
                 if turn.owner < 0:
@@ -433,6 +436,19 @@ class Connection(sqlite3.Connection):
                 turn.release_now()
             if ledger is not None and not self._depth:
                 ledger.deliver()
+
+    def _keep_account(self) -> None:
+        """Note who is inside a transaction after an error, the lock held.
+
+        A signal's handler may have raised when SQLite had begun or ended one, and before that was
+        noted: then all other threads would wait for an end that never comes.
+        """
+        if self._depth or self.closed:
+            return
+        if _in_transaction(self):
+            self.turn.own()
+        elif self.turn.is_mine():
+            self.turn.disown()
 
     def run_many(self, cursor: Cursor, sql: str, rows: Iterable[Any]) -> None:
         """Execute one statement for each row of parameters: all of them or, on an error, none."""

@@ -323,8 +323,9 @@ class Database(sqlite_utils.Database):
         self._check_open()
         conn = self.conn
         if not conn.owned_here():
-            conn.execute("BEGIN" if conn.read_only else "BEGIN IMMEDIATE")
             try:
+                # Inside, for a signal's handler may raise when it has begun.
+                conn.execute("BEGIN" if conn.read_only else "BEGIN IMMEDIATE")
                 yield self
                 if self.broker.capture.redefined:
                     self.broker.log.mend()  # here, so that no change of others goes unlogged

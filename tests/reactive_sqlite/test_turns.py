@@ -239,3 +239,28 @@ def test_the_handler_of_a_signal_may_write_while_its_thread_waits(
         insert(db, "waited")
         holding.result(20)
     assert elsewhere(lambda: inserted(db)) == ["handler", "waited"]
+
+
+@pytest.mark.parametrize("moment", ["own", "disown"])
+def test_a_handler_that_raises_as_a_transaction_begins_or_ends_keeps_nobody_waiting(
+    db: Database, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    turn = db.conn.turn
+    noted = getattr(turn, moment)
+
+    def interrupted() -> None:
+        monkeypatch.setattr(turn, moment, noted)
+        raise Interrupted
+
+    monkeypatch.setattr(turn, moment, interrupted)
+    with pytest.raises(Interrupted), db.transaction():
+        insert(db, "interrupted")
+    other = threading.Thread(target=insert, args=(db, "other"), daemon=True)
+    other.start()
+    other.join(5)
+    assert not other.is_alive(), "though the transaction is over it waits for its end"
+    with db.transaction():
+        insert(db, "afterwards")
+    # One that was interrupted as it ended had been committed.
+    names = ["other", "afterwards"] if moment == "own" else ["interrupted", "other", "afterwards"]
+    assert [row["v"] for row in db.query("SELECT v FROM t ORDER BY id")] == names
