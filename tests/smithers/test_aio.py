@@ -628,12 +628,19 @@ async def test_after_close_every_call_raises_database_closed(path: Path) -> None
 
 
 async def test_an_error_of_opening_is_that_of_the_synchronous_one(tmp_path: Path) -> None:
+    before = workers()
     with pytest.raises(CannotOpen, match="use"):
         await create_async_smithers_db(tmp_path / "named.db")
     with pytest.raises(CannotOpen):
         async with create_async_smithers_db(tmp_path / "absent", read_only=True):
             pass
-    assert not [t for t in threading.enumerate() if t.name == "smithers-worker" and busy(t)]
+    assert not any(busy(worker) for worker in workers() - before)
+
+
+def workers() -> set[threading.Thread]:
+    """The workers that run; of a database that another test has forgotten, too, where the `sqlite3`
+    module in use lets none be collected."""
+    return {thread for thread in threading.enumerate() if thread.name == "smithers-worker"}
 
 
 def busy(thread: threading.Thread) -> bool:
@@ -643,23 +650,25 @@ def busy(thread: threading.Thread) -> bool:
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_an_opening_that_is_cancelled_leaves_nothing_open(path: Path, turns: int) -> None:
+    before = workers()
     task = asyncio.ensure_future(create_async_smithers_db(path).__aenter__())
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    workers = [t for t in threading.enumerate() if t.name == "smithers-worker"]
-    alive = await asyncio.to_thread(lambda: [busy(worker) for worker in workers])
+    begun = workers() - before
+    alive = await asyncio.to_thread(lambda: [busy(worker) for worker in begun])
     assert not any(alive), "the worker has ended, and closed what it had opened"
     async with create_async_smithers_db(path) as db:
         await db.state.set("phase", 1)
 
 
 async def test_two_tasks_that_open_it_at_once_open_it_once(path: Path) -> None:
+    before = workers()
     db = create_async_smithers_db(path)
     await asyncio.gather(db.__aenter__(), db.__aenter__())
-    assert len([t for t in threading.enumerate() if t.name == "smithers-worker"]) == 1
+    assert len(workers() - before) == 1
     await db.close()
 
 
