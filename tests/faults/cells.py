@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from smithers import SmithersDB, create_smithers_db
+from smithers import Agent, SmithersDB, ToolCall, create_smithers_db
 from smithers.schema import INTERNAL_TABLES, TABLES
 
 FILE = "db.sqlite"
@@ -168,6 +168,11 @@ def _has_rowid(writer: sqlite3.Connection, table: str) -> bool:
     return True
 
 
+def _ids(rows: Sequence[Agent | ToolCall]) -> list[str]:
+    """List those ids that could be ids: asking for another is the caller's mistake."""
+    return [str(row.id) for row in rows if row.id and "\0" not in str(row.id)]
+
+
 READING: Mapping[str, Callable[[SmithersDB], Any]] = {
     "state.get": lambda db: db.state.get("phase"),
     "state.entry": lambda db: db.state.entry("phase"),
@@ -192,15 +197,11 @@ READING: Mapping[str, Callable[[SmithersDB], Any]] = {
     "steps.observe": lambda db: db.steps.observe().peek(),
     "agents.list": lambda db: db.agents.list(),
     "agents.observe": lambda db: db.agents.observe().peek(),
-    "tools.list": lambda db: [
-        db.tools.list(str(agent.id)) for agent in db.agents.list() if agent.id
-    ],
+    "tools.list": lambda db: [db.tools.list(id) for id in _ids(db.agents.list())],
     "tools.get_output": lambda db: [
-        db.tools.get_output(str(call.id))
-        for agent in db.agents.list()
-        if agent.id
-        for call in db.tools.list(str(agent.id))
-        if call.id
+        db.tools.get_output(call)
+        for agent in _ids(db.agents.list())
+        for call in _ids(db.tools.list(agent))
     ],
     "vcs.commits": lambda db: db.vcs.commits(),
     "vcs.snapshots": lambda db: db.vcs.snapshots(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -18,6 +19,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from smithers import SmithersDB
+from tests.recorder import Recorder
 from tests.smithers.commandline import Run, environment, in_process
 from tests.smithers.hostile import contents
 
@@ -146,21 +148,22 @@ async def test_reading_is_all_there_is_unless_writing_is_allowed(
 async def test_with_allow_write_a_workflow_sees_at_once_what_is_set(
     db: SmithersDB, path: Path
 ) -> None:
-    seen: list[Any] = []
-    db.state.observe("phase").subscribe(seen.append)
+    seen = Recorder[Any]()
+    db.state.observe("phase").subscribe(seen)
     async with session(path, "--allow-write") as opened:
         tools = {tool.name: tool.annotations for tool in (await opened.list_tools()).tools}
         assert sorted(tools) == sorted([*READING, "state_set", "memory_add"])
         annotations = tools["state_set"]
         assert annotations is not None and annotations.read_only_hint is False
         await called(opened, "state_set", key="phase", value={"name": "done"})
+        await asyncio.to_thread(seen.wait_for, lambda value: value == {"name": "done"})
         await called(opened, "memory_add", category="fact", key="api", content="at /v2")
         db.state.set("phase", 5)
         assert (await called(opened, "state_get", key="phase"))["value"] == 5
     (first, _) = db.state.history("phase")
     assert (first.value, first.trigger, first.agent_id) == ({"name": "done"}, "mcp", None)
     assert db.memories.search("v2")[0].key == "api"
-    assert seen[-1] == 5 and {"name": "done"} in seen
+    assert seen.last == 5
 
 
 async def test_what_goes_wrong_is_an_error_of_the_tool_and_the_server_goes_on(
