@@ -65,6 +65,8 @@ def _shape(kind: type[Any]) -> Shape:
 
 
 def _allowed(hint: Any) -> frozenset[type] | None:
+    if typing.get_origin(hint) is list:
+        return frozenset((list,))
     parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if not all(part in (str, int, float, bool, types.NoneType) for part in parts):
         return None

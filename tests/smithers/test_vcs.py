@@ -22,6 +22,7 @@ from smithers import (
     Review,
     SmithersDB,
     Snapshot,
+    StateTypeError,
     create_async_smithers_db,
     create_smithers_db,
 )
@@ -624,3 +625,13 @@ def test_a_thread_logs_below_the_agent_of_its_own_context(db: SmithersDB) -> Non
     assert inherited.run(db.vcs.log_commit, {"hash": "a", "message": "x"}).agent_id is None, (
         f"{agent} has ended, though the context still knows it"
     )
+
+
+@pytest.mark.parametrize("stored", ["1.5", '"text"', "{}", "null"])
+def test_issues_that_another_program_has_made_no_list_are_an_error_that_names_them(
+    db: SmithersDB, stored: str
+) -> None:
+    db.vcs.log_review(review_id="r", target="main", approved=True, summary="fine")
+    db.query("UPDATE reviews SET issues = ?", [stored], write=True)
+    with pytest.raises(StateTypeError, match="issues"):
+        db.vcs.reviews()
