@@ -92,10 +92,13 @@ class Subscription(abc.DisposableBase):
         if self._scheduler is None:
             self._drain()
             return
+        if self.disposed:
+            return
         try:
             self._scheduler.schedule(self._scheduled)
         except Exception as error:
-            self._report(error)  # the subscriber's scheduler is as much its own as its callback
+            if not self.disposed:  # meanwhile, and its scheduler after it
+                self._report(error)  # a subscriber's scheduler is as much its own as its callback
 
     def dispose(self) -> None:
         """Stop: nothing more is told, not even what is pending."""

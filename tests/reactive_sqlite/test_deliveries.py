@@ -7,9 +7,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from reactivex.abc import DisposableBase
 from reactivex.scheduler import EventLoopScheduler
 
 from reactive_sqlite import (
@@ -656,3 +658,25 @@ def test_sqlite_errors_in_a_callback_are_its_own(
     db.observe_value("SELECT v FROM a").subscribe(on_next)
     write_a(db, 1)
     assert [type(error) for error in observer_errors] == [sqlite3.OperationalError]
+
+
+def test_who_was_disposed_meanwhile_asks_nothing_of_its_scheduler_any_more(
+    tmp_path: Path,
+) -> None:
+    reported: list[BaseException] = []
+    path = tmp_path / "disposed.db"
+    with Database(path, watch=False, on_observer_error=reported.append) as db:
+        db.execute("CREATE TABLE gone(n)")
+        query = db.observe_value("SELECT count(*) FROM gone")
+        scheduler = EventLoopScheduler()
+        late: list[DisposableBase] = []
+
+        def dispose(count: int) -> None:
+            if count:
+                late[0].dispose()
+                scheduler.dispose()
+
+        query.subscribe(dispose)
+        late.append(query.subscribe(lambda _: None, scheduler=scheduler))
+        db.execute("INSERT INTO gone VALUES (1)")
+    assert reported == []
