@@ -316,10 +316,13 @@ class Pump:
         if self._scheduler is None:
             self._drain()
             return
+        if self._subscription.disposed:
+            return
         try:
             self._scheduler.schedule(lambda scheduler, state: self._drain())
         except Exception as error:
-            self._broker.report(error)
+            if not self._subscription.disposed:  # meanwhile, and its scheduler after it
+                self._broker.report(error)
 
     def left(self, _: Subscription) -> None:
         self._feed.detach(self)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reactivex.abc import DisposableBase
 from reactivex.scheduler import EventLoopScheduler
 
 from reactive_sqlite import (
@@ -453,6 +454,27 @@ def test_an_observer_on_a_scheduler_is_told_there_in_order(db: Database) -> None
     assert {thread is threading.main_thread() for thread in seen.threads} == {False}
     subscription.dispose()
     scheduler.dispose()
+
+
+def test_an_observer_that_was_disposed_meanwhile_asks_nothing_of_its_scheduler(
+    tmp_path: Path,
+) -> None:
+    reported: list[BaseException] = []
+    path = tmp_path / "disposed.db"
+    with Database(path, watch=False, on_observer_error=reported.append) as db:
+        db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v)")
+        db["t"].track()
+        scheduler = EventLoopScheduler()
+        late: list[DisposableBase] = []
+
+        def dispose(_: Change) -> None:
+            late[0].dispose()
+            scheduler.dispose()
+
+        db.feed("a", "t").observe().subscribe(dispose)
+        late.append(db.feed("b", "t").observe().subscribe(scheduler=scheduler))
+        insert(db, 1)
+    assert reported == []
 
 
 def test_writers_of_many_threads_are_told_in_the_order_of_the_log(db: Database) -> None:
