@@ -9,12 +9,13 @@ from sys import intern
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from reactive_sqlite.capture import Capture, Entry
+from reactive_sqlite.capture import Capture
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Deliveries, Home, Parcel
 from reactive_sqlite.dialect import locked_elsewhere, may_pass, noted, sqlite3
+from reactive_sqlite.entry import Entry
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import DatabaseClosed, NotReady
 from reactive_sqlite.forks import ELSEWHERE, is_of_this_process

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reactive_sqlite.capture import ALL_COLUMNS, DELETED, INSERTED
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changelog import KEPT, NEEDED, ChangeLog, placeholders
 from reactive_sqlite.changes import Operation
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.dialect import sqlite3
+from reactive_sqlite.entry import ALL_COLUMNS, DELETED, INSERTED
 from reactive_sqlite.equality import same_value
 from reactive_sqlite.errors import ConsumerDropped
 from reactive_sqlite.tracking import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reactive_sqlite.capture import DELETED, UPDATED, Entry, TableCapture
 from reactive_sqlite.catalog import Catalog, Table
+from reactive_sqlite.entry import DELETED, UPDATED, Entry, TableCapture
 from reactive_sqlite.region import Region
 
 # Every write to the table carries them, whichever row it is of.

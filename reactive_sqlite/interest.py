@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from reactive_sqlite.capture import UPDATED, Entry, TableCapture
+from reactive_sqlite.entry import UPDATED, Entry, TableCapture
 from reactive_sqlite.region import Region, TableName
 from reactive_sqlite.source import Source
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from reactive_sqlite.capture import DELETED, INSERTED, UPDATED, Capture, Entry, TableCapture
+from reactive_sqlite.capture import Capture
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changes import ChangeSet, Operation, RowChange
 from reactive_sqlite.delivery import Deliveries
+from reactive_sqlite.entry import DELETED, INSERTED, UPDATED, Entry, TableCapture
 from reactive_sqlite.region import spelled
 from reactive_sqlite.tracking import LOG, is_internal
 from reactive_sqlite.witness import LogReader, Written

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 from reactive_sqlite.arguments import shown
-from reactive_sqlite.capture import ALL_COLUMNS, DELETED, INSERTED, UPDATED, TableCapture
 from reactive_sqlite.catalog import Catalog, Table
 from reactive_sqlite.dialect import quote, sqlite3
+from reactive_sqlite.entry import ALL_COLUMNS, DELETED, INSERTED, UPDATED, TableCapture
 from reactive_sqlite.region import TableName
 
 LOG = "_reactive_log"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reactive_sqlite.capture import ALL_COLUMNS, INSERTED, TableCapture
 from reactive_sqlite.catalog import Catalog
+from reactive_sqlite.entry import ALL_COLUMNS, INSERTED, TableCapture
 from reactive_sqlite.region import TableName
 from reactive_sqlite.witness import MOST, Written
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from reactive_sqlite.capture import DELETED, INSERTED, UPDATED, Entry, TableCapture
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.dialect import locked_elsewhere, sqlite3
+from reactive_sqlite.entry import DELETED, INSERTED, UPDATED, Entry, TableCapture
 from reactive_sqlite.region import TableName
 from reactive_sqlite.tracking import LOG, Generation, same_shape
 
