@@ -344,7 +344,7 @@ class Broker:
                 self._versions.schema_moved()
                 self._derive_again()
             if due:
-                capture.settle()
+                capture.triggers.settle()
             if hit or due or self._overdue:
                 self._renew(hit)
         except sqlite3.Error as error:
@@ -360,11 +360,12 @@ class Broker:
         """One statement was committed. Where it touched one row, the captured values may be all
         that is needed; anything out of the ordinary goes the general way."""
         capture = self.capture
-        entries = capture.entries
+        entries, triggers = capture.entries, capture.triggers
         if (
             len(entries) <= 1
-            and not (capture.dirty or capture.schema or capture.due or capture.unseen)
-            and capture.evictions_seen
+            and not (capture.dirty or capture.schema or capture.due)
+            and triggers.evictions_seen
+            and not triggers.unseen
             and not (self.released or self._interests.everything)
             and not (self.listeners.members or self.listeners.tails)
             and not (self._later or self._overdue or self._underived)
@@ -422,7 +423,7 @@ class Broker:
         return True
 
     def _begin_later(self) -> None:
-        self.capture.settle()
+        self.capture.triggers.settle()
         self.listeners.wake()
         later, self._later = self._later, {}
         for view in later:
@@ -608,13 +609,13 @@ class Broker:
             table = self.regions.catalog.tables.get(id)
             if table is not None:
                 pinned = [name for name, _ in region.pins]
-                self.capture.watch(table, columns, pinned, carried=carried)
+                self.capture.triggers.watch(table, columns, pinned, carried=carried)
 
     def _derive_again(self) -> None:
         """After a schema change: ask the compiler again about every followed query."""
         self._underived = True
         self.regions.forget()
-        self.capture.reinstall()
+        self.capture.triggers.reinstall()
         for source in list(self.live):
             try:
                 region = self.regions.region(source)

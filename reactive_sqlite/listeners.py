@@ -71,11 +71,11 @@ class Listeners:
         for table in self._catalog().tables.values():
             name = spelled(table.id)
             if table.id == _LOG:
-                self._capture.watch(table, (), ())  # which entries are ours
+                self._capture.triggers.watch(table, (), ())  # which entries are ours
             if is_internal(table.id) and not any(w is not None and name in w for w in wanted):
                 continue
             if table.kind in ("table", "virtual") and any(w is None or name in w for w in wanted):
-                self._capture.watch(table, (), (), every_column=True)
+                self._capture.triggers.watch(table, (), (), every_column=True)
 
     def wake(self) -> None:
         """Something was committed: let those look who read the change log."""
@@ -93,8 +93,9 @@ class Listeners:
         if not (capture.entries or capture.dirty):
             return None
         entries = capture.entries
-        if _LOG in capture.tables:
-            log = capture.tables[_LOG].number
+        captured = capture.triggers.tables
+        if _LOG in captured:
+            log = captured[_LOG].number
             for entry in entries:
                 if entry[0] == log and entry[1] == INSERTED:
                     self._reader.wrote(entry[3])

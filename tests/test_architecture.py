@@ -45,6 +45,7 @@ ROWS = {
     "reactive_sqlite.opening": 3,  # pragmas and journal mode of a file being opened
     "reactive_sqlite.versions": 3,  # data_version and schema_version of all databases
     "reactive_sqlite.entry": 3,  # one captured row, and what its values are
+    "reactive_sqlite.triggers": 3,  # TEMP triggers, which make entries of changed rows
     "reactive_sqlite.capture": 3,
     "reactive_sqlite.tracking": 3,  # the triggers of a tracked table, as SQL
     "reactive_sqlite.changelog": 3,

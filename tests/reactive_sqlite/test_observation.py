@@ -830,8 +830,8 @@ def test_a_table_that_is_observed_again_and_again_leaves_one_capture(db: Databas
         db["people"].update(1, {"name": f"observed {name}"})
         subscription.dispose()
         db["people"].update(1, {"name": f"observed no more {name}"})
-    capture = db.broker.capture
-    assert len(capture.numbers) == len(capture.tables) <= 1
+    triggers = db.broker.capture.triggers
+    assert len(triggers.numbers) == len(triggers.tables) <= 1
 
 
 def test_subscribing_and_disposing_for_long_leaves_nothing(db: Database) -> None:

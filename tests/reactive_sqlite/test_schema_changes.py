@@ -412,7 +412,7 @@ def test_what_was_observed_of_a_table_that_others_drop_and_make_anew_disturbs_no
         other.execute("DROP TABLE t")
         db.conn.raw("SELECT * FROM u")  # which has SQLite read the schema again, unnoticed by us
         # What the end of a commit does that touched t just before the other one dropped it.
-        db.broker.capture.unwatch(("main", "t"))
+        db.broker.capture.triggers.unwatch(("main", "t"))
         other.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, a)")
         other.close()
         for id in (1, 2):
