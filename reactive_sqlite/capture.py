@@ -28,7 +28,7 @@ _FUNCTION_FAILED = "user-defined function raised exception"
 
 
 class Capture:
-    """The ledger of one connection: see `connection.Ledger` for who calls what, and when."""
+    """The ledger of one connection: see `ledger.Ledger` for who calls what, and when."""
 
     def __init__(
         self,

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal
 
 from reactive_sqlite.blob import Blob
 from reactive_sqlite.cursor import Cursor
 from reactive_sqlite.dialect import LIMITS, noted, sqlite3
-from reactive_sqlite.errors import DatabaseClosed
-from reactive_sqlite.forks import ELSEWHERE, NO_COPY, is_of_this_process
+from reactive_sqlite.ledger import Ledger
 from reactive_sqlite.region import TableName
-from reactive_sqlite.statement import Statement, read_actions
+from reactive_sqlite.shared import SharedConnection, is_in_transaction
+from reactive_sqlite.statement import Action, Compiled, Statement, read_actions
 from reactive_sqlite.tokens import first_keyword
-from reactive_sqlite.turnstile import Turnstile
 
 # Of a value that is read at once, without another thread: so much takes a fraction of a ms.
 AT_ONCE_BYTES = 100_000
@@ -34,97 +33,19 @@ _SQLITE_OK, _SQLITE_DENY = 0, 1
 # The attributes in C, which the properties below cover.
 _text_factory: Any = vars(sqlite3.Connection)["text_factory"]
 _cursor: Callable[..., Any] = sqlite3.Connection.cursor
-_in_transaction: Callable[[Any], bool] = vars(sqlite3.Connection)["in_transaction"].__get__
-
-Action = tuple[Any, ...]
-"""What the authorizer is asked: (code, first, second, schema, trigger or view)."""
 
 
-class Ledger(Protocol):
-    """Who is told of the statements; always called with the connection's lock held."""
+class Connection(SharedConnection):
+    """A shared connection that tells its ledger what it runs; to its users, one of sqlite3."""
 
-    def begins(self) -> None:
-        """A statement outside any transaction is about to run."""
-        ...
-
-    def mark(self) -> int:
-        """Return a mark of what is noted so far."""
-        ...
-
-    def forget(self, mark: int) -> None:
-        """A statement failed and wrote nothing: drop what was noted since the mark."""
-        ...
-
-    def wrote(self, statement: Statement) -> None:
-        """A statement that may write has run."""
-        ...
-
-    def wrote_table(self, table: TableName) -> None:
-        """The table was written by a road that no trigger and no statement shows."""
-        ...
-
-    def schema_changed(self) -> None:
-        """A statement changed the schema, or all of the database."""
-        ...
-
-    def pragma(self) -> None:
-        """A PRAGMA has run."""
-        ...
-
-    def savepoint(self, action: str, name: str, mark: int) -> None:
-        """A savepoint began, was released or rolled back to; `mark` is from before."""
-        ...
-
-    def pending(self) -> bool:
-        """Whether the end of a transaction would be of interest now."""
-        ...
-
-    def committed(self) -> None:
-        """What was noted is committed."""
-        ...
-
-    def committed_alone(self, statement: Statement, /) -> None:
-        """A statement that may write has run outside any transaction, and it alone has caused all
-        that is noted."""
-        ...
-
-    def rolled_back(self) -> None:
-        """What was noted was undone."""
-        ...
-
-    def make_way(self) -> None:
-        """A statement comes that our triggers would break."""
-        ...
-
-    def repair(self, error: Exception) -> bool:
-        """A statement failed; True if our triggers were the reason and are mended."""
-        ...
-
-    def deliver(self) -> None:
-        """Tell observers what is due; the only one called without the lock."""
-        ...
-
-
-class Connection(sqlite3.Connection):
-    """An autocommit connection that may be used from many threads, one statement at a time.
-
-    An open transaction, however it was begun, belongs to the thread that began it: other threads
-    wait for its end, at most `busy_timeout` seconds, then get "database is locked".
-    """
-
-    def __init__(self, *args: Any, busy_timeout: float = 5.0, **kwargs: Any) -> None:
-        kwargs.update(isolation_level=None, check_same_thread=False, timeout=busy_timeout)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.turn = Turnstile(busy_timeout)
         self.ledger: Ledger | None = None
-        self.closed = False
-        self.ended_by: Exception | None = None  # what closed it, if it was not its user
         self.read_only = False
         self.immutable = False  # a file that nobody can write to
         self.memory = False  # no file at all
         self.wal = False  # nobody who writes makes readers wait
         self.plain_text = True
-        self._depth = 0  # statements running inside statements (a Python function called by SQL)
         self._quiet = 0  # inside a script: its commits are told at its end
         self._explained = 0
         self._spare: sqlite3.Cursor | None = None
@@ -133,7 +54,6 @@ class Connection(sqlite3.Connection):
         self._denied: frozenset[int] = frozenset()
         self._user_authorizer: Callable[..., int] | None = None
         super().set_authorizer(self._authorize)
-        is_of_this_process(self)
 
     # -- as its users know it --------------------------------------------------------------------
 
@@ -197,26 +117,6 @@ class Connection(sqlite3.Connection):
             raise
         return False
 
-    @property
-    def in_transaction(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether this thread is inside an open transaction; False once closed.
-
-        One of another thread is nothing that this one could commit.
-        """
-        return self.owned_here()
-
-    @property
-    def isolation_level(self) -> None:
-        """Always None; setting it through the C attribute would commit behind our back."""
-        return None
-
-    @isolation_level.setter
-    def isolation_level(self, value: str | None) -> None:  # pyright: ignore
-        if value is not None:
-            raise ValueError(
-                "this connection is always in autocommit mode; use db.transaction() or BEGIN"
-            )
-
     def set_authorizer(self, authorizer_callback: Callable[..., int] | None) -> None:
         """Ask the callback as well; the connection's own recording goes on."""
         self._user_authorizer = authorizer_callback
@@ -258,22 +158,10 @@ class Connection(sqlite3.Connection):
         with self.exclusive():
             if self.closed:
                 return
-            self.closed, self._spare = True, None
+            self._spare = None
             # The collector sees no callbacks of pysqlite3, nor what they hold: this connection.
             super().set_authorizer(None)
             super().close()
-            self.turn.disown()
-
-    def abandon(self) -> None:
-        """Be closed in this process, which was forked from the one that opened it."""
-        if self.closed:
-            return
-        self.closed, self.ended_by = True, DatabaseClosed(ELSEWHERE)
-        if not self.turn.is_held_here():
-            self.turn = Turnstile(self.turn.timeout)  # who held the other one is not here
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(NO_COPY)
 
     # -- for the rooms above ---------------------------------------------------------------------
 
@@ -376,30 +264,6 @@ class Connection(sqlite3.Connection):
             finally:
                 self._actions, self._denied = outer, frozenset()
 
-    @property
-    def busy(self) -> bool:
-        """Whether a transaction is open, of whatever thread.
-
-        May be asked without the lock, and therefore asks no SQLite: the thread that runs a
-        statement may hold SQLite's mutex while it waits for Python's, which we hold here.
-        """
-        return self.turn.owner > 0
-
-    def owned_here(self) -> bool:
-        """Whether this thread is inside the open transaction."""
-        # While it is, no other thread is inside SQLite, so this one may ask it.
-        return self.turn.is_mine() and not self.closed and _in_transaction(self)
-
-    @contextmanager
-    def exclusive(self) -> Generator[None, None, None]:
-        """Hold the lock for a `with` block; waits as long as the busy timeout for it, and for the
-        end of another thread's transaction."""
-        self._lock()
-        try:
-            yield
-        finally:
-            self.turn.release()
-
     # -- running, for the cursor -----------------------------------------------------------------
 
     def run(self, cursor: Cursor, sql: str, parameters: Any) -> None:
@@ -419,7 +283,7 @@ class Connection(sqlite3.Connection):
                 or ledger is None
                 or self._depth
                 or self._quiet
-                or _in_transaction(self)
+                or is_in_transaction(self)
                 or ledger.pending()
             ):
                 self._one(cursor, sql, parameters)
@@ -437,24 +301,11 @@ class Connection(sqlite3.Connection):
             if ledger is not None and not self._depth:
                 ledger.deliver()
 
-    def _keep_account(self) -> None:
-        """Note who is inside a transaction after an error, the lock held.
-
-        A signal's handler may have raised when SQLite had begun or ended one, and before that was
-        noted: then all other threads would wait for an end that never comes.
-        """
-        if self._depth or self.closed:
-            return
-        if _in_transaction(self):
-            self.turn.own()
-        elif self.turn.is_mine():
-            self.turn.disown()
-
     def run_many(self, cursor: Cursor, sql: str, rows: Iterable[Any]) -> None:
         """Execute one statement for each row of parameters: all of them or, on an error, none."""
         self._acquire()
         try:
-            if _in_transaction(self):
+            if is_in_transaction(self):
                 self._one(cursor, sql, rows, many=True)
                 return
             self._own_statement("BEGIN IMMEDIATE")
@@ -462,7 +313,7 @@ class Connection(sqlite3.Connection):
                 self._one(cursor, sql, rows, many=True)
                 self._own_statement("COMMIT")
             except BaseException:
-                if _in_transaction(self):
+                if is_in_transaction(self):
                     self._own_statement("ROLLBACK")
                 raise
         finally:
@@ -474,7 +325,7 @@ class Connection(sqlite3.Connection):
         first. Observers are told once, at its end."""
         self._acquire()
         try:
-            if _in_transaction(self):
+            if is_in_transaction(self):
                 self._own_statement("COMMIT")
             self._quiet += 1
             try:
@@ -482,7 +333,7 @@ class Connection(sqlite3.Connection):
                     self._one(cursor, statement, ())
             finally:
                 self._quiet -= 1
-                if not (_in_transaction(self) or self._depth):
+                if not (is_in_transaction(self) or self._depth):
                     self._boundary()
         finally:
             self.turn.release()
@@ -496,7 +347,7 @@ class Connection(sqlite3.Connection):
         if ledger is None or not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             cursor.run_now(sql, parameters, many=many)
             return
-        was = _in_transaction(self)
+        was = is_in_transaction(self)
         if not (was or self._depth):
             ledger.begins()
             if ledger.pending():
@@ -513,7 +364,7 @@ class Connection(sqlite3.Connection):
             except sqlite3.OperationalError as error:
                 # A schema change of another process can break our triggers under this statement.
                 # Inside a transaction, what it did until it failed may stand.
-                stands = (was or _in_transaction(self)) and self.total_changes != changes
+                stands = (was or is_in_transaction(self)) and self.total_changes != changes
                 if many or stands or not ledger.repair(error):
                     raise
                 self._actions = []
@@ -545,7 +396,7 @@ class Connection(sqlite3.Connection):
             try:
                 cursor.run_now(sql, parameters)
             except sqlite3.OperationalError as error:
-                if _in_transaction(self) or not ledger.repair(error):
+                if is_in_transaction(self) or not ledger.repair(error):
                     raise
                 self._actions = []
                 cursor.run_now(sql, parameters)
@@ -554,7 +405,7 @@ class Connection(sqlite3.Connection):
             self._failed(error, sql, ledger, 0, changes, was=False)
             raise
         self._depth = 0
-        if self._actions or _in_transaction(self):
+        if self._actions or is_in_transaction(self):
             if self._actions:
                 known = self._learn(sql, self._actions)
             self._after(ledger, known, 0, was=False)
@@ -601,7 +452,7 @@ class Connection(sqlite3.Connection):
             if statement.pragmas:
                 self.look_at_journal()
                 ledger.pragma()
-        if _in_transaction(self):
+        if is_in_transaction(self):
             self.turn.own()
             return
         if was:
@@ -613,13 +464,18 @@ class Connection(sqlite3.Connection):
             self._boundary()
 
     def _after_failure(self, ledger: Ledger, *, was: bool) -> None:
-        if _in_transaction(self):
+        if is_in_transaction(self):
             self.turn.own()
         elif was:
             self.turn.disown()
             ledger.rolled_back()
         elif not self._depth:
             self._boundary()  # INSERT OR FAIL raises and keeps its earlier rows
+
+    def _take_over(self) -> None:
+        super()._take_over()
+        if self.ledger is not None:
+            self.ledger.rolled_back()
 
     def _boundary(self) -> None:
         if not self._quiet and self.ledger is not None and self.ledger.pending():
@@ -633,51 +489,11 @@ class Connection(sqlite3.Connection):
         with self.exclusive():
             if wrote and self.ledger is not None:
                 self.ledger.wrote_table(table)
-            if not _in_transaction(self):
+            if not is_in_transaction(self):
                 self.turn.disown()
                 if not self._depth:
                     self._boundary()
         self._deliver()
-
-    # -- the lock --------------------------------------------------------------------------------
-
-    def _acquire(self) -> None:
-        self._lock()
-        if self.closed:
-            self.turn.release()
-            self._check_open()
-
-    def _lock(self) -> None:
-        turn = self.turn
-        # Who is inside already never queues up behind those that wait to come in.
-        inside = turn.owner < 0 and turn.is_held_here()
-        if not turn.acquire():
-            raise sqlite3.OperationalError("database is locked")
-        if inside or not turn.owner:
-            return
-        try:
-            if not turn.is_mine():
-                if not turn.await_turn():
-                    raise sqlite3.OperationalError("database is locked")
-                if turn.is_mine():
-                    self._own_statement("ROLLBACK")  # its thread is no more
-            if turn.is_mine() and not (self._depth or self.closed or _in_transaction(self)):
-                # It was ended past us, through a bare sqlite3.Cursor: who knows which way.
-                turn.disown()
-                self._boundary()
-        except BaseException:
-            turn.release()
-            raise
-
-    def closed_error(self) -> Exception:
-        """Why every call fails now: it was closed, or its file is another one."""
-        if self.ended_by is None:
-            return DatabaseClosed("the database is closed")
-        return type(self.ended_by)(*self.ended_by.args)
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise self.closed_error()
 
     def _authorize(self, *action: Any) -> int:
         self._actions.append(action)
@@ -686,19 +502,6 @@ class Connection(sqlite3.Connection):
         if self._user_authorizer is not None:
             return self._user_authorizer(*action)
         return _SQLITE_OK
-
-
-class Compiled:
-    """What the compiler said of a statement: its actions, its program, or why it refused."""
-
-    __slots__ = ("actions", "error", "program")
-
-    def __init__(
-        self, actions: list[Action], program: list[tuple[Any, ...]], error: Exception | None
-    ) -> None:
-        self.actions = actions
-        self.program = program
-        self.error = error
 
 
 def _legible(text: bytes) -> str:

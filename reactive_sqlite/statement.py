@@ -28,6 +28,10 @@ _ACTING_ALONE = frozenset(
 )
 
 
+Action = tuple[Any, ...]
+"""What the authorizer is asked: (code, first, second, schema, trigger or view)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A compiled statement: what it reads and writes, and what it does to transactions."""
@@ -68,7 +72,16 @@ class Statement:
         )
 
 
-def read_actions(actions: Iterable[tuple[Any, ...]]) -> Statement:
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compiler said of a statement: its actions, its program, or why it refused."""
+
+    actions: list[Action]
+    program: list[tuple[Any, ...]]
+    error: Exception | None
+
+
+def read_actions(actions: Iterable[Action]) -> Statement:
     """Read the authorizer's calls for one statement."""
     reads: set[tuple[str | None, str, str]] = set()
     writes: set[TableName] = set()
