@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal
 
+from reactive_sqlite.authorizer import Authorizer
 from reactive_sqlite.blob import Blob
 from reactive_sqlite.cursor import Cursor
 from reactive_sqlite.dialect import LIMITS, noted, sqlite3
@@ -28,7 +29,6 @@ AT_ONCE_BYTES = 100_000
 # which the authorizer stays silent, is nearly always known here.
 _KNOWN_STATEMENTS = 4096
 _DISTURBED_BY_TRIGGERS = frozenset({"ALTER", "DETACH"})
-_SQLITE_OK, _SQLITE_DENY = 0, 1
 
 # The attributes in C, which the properties below cover.
 _text_factory: Any = vars(sqlite3.Connection)["text_factory"]
@@ -50,10 +50,8 @@ class Connection(SharedConnection):
         self._explained = 0
         self._spare: sqlite3.Cursor | None = None
         self._statements: dict[str, Statement] = {}
-        self._actions: list[Action] = []
-        self._denied: frozenset[int] = frozenset()
-        self._user_authorizer: Callable[..., int] | None = None
-        super().set_authorizer(self._authorize)
+        self._authorizer = Authorizer()
+        super().set_authorizer(self._authorizer)
 
     # -- as its users know it --------------------------------------------------------------------
 
@@ -119,9 +117,9 @@ class Connection(SharedConnection):
 
     def set_authorizer(self, authorizer_callback: Callable[..., int] | None) -> None:
         """Ask the callback as well; the connection's own recording goes on."""
-        self._user_authorizer = authorizer_callback
+        self._authorizer.user = authorizer_callback
         self._statements.clear()
-        super().set_authorizer(self._authorize)  # SQLite prepares every statement anew
+        super().set_authorizer(self._authorizer)  # SQLite prepares every statement anew
 
     def blobopen(
         self,
@@ -159,7 +157,7 @@ class Connection(SharedConnection):
             if self.closed:
                 return
             self._spare = None
-            # The collector sees no callbacks of pysqlite3, nor what they hold: this connection.
+            # The collector sees no callbacks of pysqlite3, nor what they hold: the user's.
             super().set_authorizer(None)
             super().close()
 
@@ -196,7 +194,8 @@ class Connection(SharedConnection):
     ) -> tuple[list[Any], tuple[str, ...]]:
         """Run a query unnoticed and return its rows and the names of its columns, which are not
         looked at again where they are given."""
-        outer, self._actions = self._actions, []
+        authorizer = self._authorizer
+        outer, authorizer.actions = authorizer.actions, []
         # One cursor over and over: sqlite3 keeps a reference to each that was ever made. A query
         # that runs inside another (by a Python function called from SQL) gets one of its own.
         cursor, self._spare = self._spare or sqlite3.Cursor(self), None
@@ -206,7 +205,7 @@ class Connection(SharedConnection):
                 columns = tuple([described[0] for described in cursor.description or ()])
             return rows, columns
         finally:
-            self._actions, self._spare = outer, cursor
+            authorizer.actions, self._spare = outer, cursor
 
     def at_once(self, sql: str, parameters: Any) -> list[Any] | None:
         """Run a query of our own, unnoticed, if it has to wait for nobody and moves little.
@@ -249,8 +248,9 @@ class Connection(SharedConnection):
         compiled (PRAGMA). A statement that does not compile gives its error, not an exception.
         """
         with self.exclusive(), self._own_texts(_legible):
-            outer, self._actions = self._actions, []
-            self._denied = deny
+            authorizer = self._authorizer
+            outer, authorizer.actions = authorizer.actions, []
+            authorizer.denied = deny
             try:
                 # A text of its own each time: for one in Python's cache the compiler stays silent.
                 self._explained += 1
@@ -258,11 +258,11 @@ class Connection(SharedConnection):
                 cursor = super().cursor(sqlite3.Cursor)
                 cursor.row_factory = None
                 program = cursor.execute(text, parameters).fetchall()
-                return Compiled(self._actions, program, None)
+                return Compiled(authorizer.actions, program, None)
             except (sqlite3.Error, sqlite3.Warning) as error:
-                return Compiled(self._actions, [], error)
+                return Compiled(authorizer.actions, [], error)
             finally:
-                self._actions, self._denied = outer, frozenset()
+                authorizer.actions, authorizer.denied = outer, frozenset()
 
     # -- running, for the cursor -----------------------------------------------------------------
 
@@ -355,7 +355,8 @@ class Connection(SharedConnection):
         known = self._statements.get(sql)
         if known is None and first_keyword(sql) in _DISTURBED_BY_TRIGGERS:
             ledger.make_way()
-        outer, self._actions = self._actions, []
+        authorizer = self._authorizer
+        outer, authorizer.actions = authorizer.actions, []
         mark, changes = ledger.mark(), self.total_changes
         self._depth += 1
         try:
@@ -367,15 +368,15 @@ class Connection(SharedConnection):
                 stands = (was or is_in_transaction(self)) and self.total_changes != changes
                 if many or stands or not ledger.repair(error):
                     raise
-                self._actions = []
+                authorizer.actions = []
                 cursor.run_now(sql, parameters, many=many)
         except BaseException as error:
             self._depth -= 1
-            self._actions = outer
+            authorizer.actions = outer
             self._failed(error, sql, ledger, mark, changes, was=was)
             raise
         self._depth -= 1
-        actions, self._actions = self._actions, outer
+        actions, authorizer.actions = authorizer.actions, outer
         if known is None or actions:
             known = self._learn(sql, actions)
         self._after(ledger, known, mark, was=was)
@@ -389,7 +390,8 @@ class Connection(SharedConnection):
             ledger.begins()
             if ledger.pending():
                 self._boundary()
-        self._actions = []
+        authorizer = self._authorizer
+        authorizer.actions = []
         changes = self.total_changes
         self._depth = 1
         try:
@@ -398,16 +400,16 @@ class Connection(SharedConnection):
             except sqlite3.OperationalError as error:
                 if is_in_transaction(self) or not ledger.repair(error):
                     raise
-                self._actions = []
+                authorizer.actions = []
                 cursor.run_now(sql, parameters)
         except BaseException as error:
             self._depth = 0
             self._failed(error, sql, ledger, 0, changes, was=False)
             raise
         self._depth = 0
-        if self._actions or is_in_transaction(self):
-            if self._actions:
-                known = self._learn(sql, self._actions)
+        if authorizer.actions or is_in_transaction(self):
+            if authorizer.actions:
+                known = self._learn(sql, authorizer.actions)
             self._after(ledger, known, 0, was=False)
         elif known.writes:
             ledger.committed_alone(known)
@@ -494,14 +496,6 @@ class Connection(SharedConnection):
                 if not self._depth:
                     self._boundary()
         self._deliver()
-
-    def _authorize(self, *action: Any) -> int:
-        self._actions.append(action)
-        if action[0] in self._denied:
-            return _SQLITE_DENY
-        if self._user_authorizer is not None:
-            return self._user_authorizer(*action)
-        return _SQLITE_OK
 
 
 def _legible(text: bytes) -> str:

@@ -43,6 +43,7 @@ ROWS = {
     "reactive_sqlite.turnstile": 3,  # which thread may use the connection
     "reactive_sqlite.shared": 3,  # a connection used from many threads
     "reactive_sqlite.ledger": 3,  # who is told of statements and ends of transactions
+    "reactive_sqlite.authorizer": 3,  # what the compiler asks, recorded
     "reactive_sqlite.connection": 3,
     "reactive_sqlite.opening": 3,  # pragmas and journal mode of a file being opened
     "reactive_sqlite.versions": 3,  # data_version and schema_version of all databases
