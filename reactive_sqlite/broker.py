@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from sys import intern
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 from reactive_sqlite.capture import Capture
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.connection import Connection
-from reactive_sqlite.delivery import Deliveries, Home, Parcel
+from reactive_sqlite.delivery import Deliveries, Home
 from reactive_sqlite.dialect import locked_elsewhere, may_pass, noted, sqlite3
 from reactive_sqlite.entry import Entry
 from reactive_sqlite.equality import same_rows
@@ -21,9 +21,10 @@ from reactive_sqlite.errors import DatabaseClosed, NotReady
 from reactive_sqlite.forks import ELSEWHERE, is_of_this_process
 from reactive_sqlite.interest import NOBODY, Interests, Sources
 from reactive_sqlite.listeners import REDEFINED, Listener, Listeners
+from reactive_sqlite.publication import Publication, View
 from reactive_sqlite.region import Region
 from reactive_sqlite.regions import Regions, no_table
-from reactive_sqlite.signals.external import External, publish
+from reactive_sqlite.signals.external import publish
 from reactive_sqlite.source import Fetched, Parameters, Source, source_key
 from reactive_sqlite.statement import Statement
 from reactive_sqlite.subscription import Report
@@ -31,45 +32,6 @@ from reactive_sqlite.trail import Trail, TrailReader
 from reactive_sqlite.versions import Versions
 from reactive_sqlite.witness import LogReader, Witness
 from reactive_sqlite.worker import causing_run
-
-
-class Bundle(Protocol):
-    """A subscriber to several queries at once."""
-
-    def collect(self, publication: Publication) -> None: ...
-    def end(self, error: BaseException | None) -> None: ...
-
-
-class View(Protocol):
-    """How the broker sees an observable query."""
-
-    @property
-    def wanted(self) -> bool: ...
-    def renew(self, publication: Publication) -> None: ...
-    def idle(self, publication: Publication) -> None: ...
-    def begin(self) -> None: ...
-    def fail(self, error: Exception) -> None: ...
-    def end(
-        self, error: BaseException | None, reason: BaseException, publication: Publication
-    ) -> None: ...
-    def lapse(self, reason: BaseException) -> None: ...
-
-
-class Publication:
-    """What one delivery changes: nodes of the signal graph, and subscribers to be told."""
-
-    __slots__ = ("bundles", "nodes", "parcels")
-
-    def __init__(self) -> None:
-        self.nodes: list[tuple[External[Any], Any]] = []
-        self.parcels: list[Parcel] = []
-        self.bundles: dict[Bundle, None] | None = None
-
-    def tell(self, bundles: Iterable[Bundle]) -> None:
-        """Let the bundles be told, each once."""
-        if self.bundles is None:
-            self.bundles = {}
-        self.bundles.update(dict.fromkeys(bundles))
 
 
 class Broker:

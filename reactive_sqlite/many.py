@@ -7,10 +7,11 @@ from typing import Any
 
 from reactivex import Observable, abc
 
-from reactive_sqlite.broker import Broker, Publication
+from reactive_sqlite.broker import Broker
 from reactive_sqlite.changes import ChangeSet
 from reactive_sqlite.equality import same_value
 from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.publication import Publication
 from reactive_sqlite.subscription import Subscription
 
 

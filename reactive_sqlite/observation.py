@@ -14,10 +14,11 @@ from weakref import WeakSet
 from reactivex import Observable, abc
 
 from reactive_sqlite.arguments import check_observer
-from reactive_sqlite.broker import Broker, Bundle, Publication
+from reactive_sqlite.broker import Broker
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.errors import ReactiveError
 from reactive_sqlite.projection import Decoded, Projection
+from reactive_sqlite.publication import Bundle, Publication
 from reactive_sqlite.signals.external import External, tracking
 from reactive_sqlite.signals.state import STATE
 from reactive_sqlite.source import Fetched, Source
