@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from sys import intern
@@ -18,8 +17,9 @@ from reactive_sqlite.dialect import locked_elsewhere, may_pass, noted, sqlite3
 from reactive_sqlite.entry import Entry
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import DatabaseClosed, NotReady
+from reactive_sqlite.followed import Followed
 from reactive_sqlite.forks import ELSEWHERE, is_of_this_process
-from reactive_sqlite.interest import NOBODY, Interests, Sources
+from reactive_sqlite.interest import NOBODY, Sources
 from reactive_sqlite.listeners import REDEFINED, Listener, Listeners
 from reactive_sqlite.publication import Publication, View
 from reactive_sqlite.region import Region
@@ -45,8 +45,6 @@ class Broker:
         self.deliveries = Deliveries(report, home)
         self.report = report
         self.fetches = 0  # queries run since the database was opened
-        self.live: Sources = {}
-        self.released: deque[Source] = deque()  # perhaps nobody looks at these any more
         self.capture = Capture(
             connection,
             on_commit=self._committed,
@@ -60,18 +58,17 @@ class Broker:
         )
         self.log = ChangeLog(connection)
         self._sources: WeakValueDictionary[Any, Source] = WeakValueDictionary()
-        self._interests = Interests()
         self._versions = Versions(connection)
         self.regions = Regions(connection, self._versions)
+        self.followed = Followed(connection, self.regions, self.capture.triggers, self.emit)
+        self.live = self.followed.live
         self._reader = LogReader(self.log, lambda: self.regions.catalog)
         self.listeners = Listeners(
             self.capture, self.deliveries, lambda: self.regions.catalog, self._reader
         )
         self._witnesses: list[Witness] = [self._reader]
-        self._settled = 0  # so many commits of our own are known to be in the log
         self._later: dict[View, None] = {}  # their first value waits for the end of the transaction
         self._underived = False  # the schema moved, and its regions are still to be asked for
-        self._overdue: Sources = {}  # another process's lock or the disk kept them from being run
         self._commits = 0
         self._spare: Publication | None = None  # an empty one, to be used again
         connection.ledger = self.capture
@@ -145,7 +142,7 @@ class Broker:
         if self.connection.owned_here():
             self.follow_later(view)
             return False
-        self._sweep()
+        self.followed.sweep()
         if not source.live:
             self._go_live(source)
         return True
@@ -157,14 +154,14 @@ class Broker:
 
     def release(self, source: Source) -> None:
         """Perhaps nobody looks at the query any more; this never waits for the lock."""
-        self.released.append(source)
+        self.followed.released.append(source)
         # A collector may call this in the middle of our own work, which goes through the very
         # dicts that a sweep changes: its end sweeps.
         turn = self.connection.turn
         if not turn.is_held_here() and turn.try_acquire():
             try:
                 if not self.connection.closed:
-                    self._sweep()
+                    self.followed.sweep()
             finally:
                 self.connection.turn.release()
 
@@ -216,9 +213,9 @@ class Broker:
                 self._derive_again()
                 self._renew(dict(self.live))
             else:
-                newest = self._newest_of_own()
-                if not (self._overdue or self._versions.data_pending):
-                    self._settle(newest)
+                newest = self._reader.newest_of_own(self._commits)
+                if not (self.followed.overdue or self._versions.data_pending):
+                    self._reader.settle(newest, self._commits)
                     return False
                 self._renew({})
         except sqlite3.OperationalError as error:
@@ -236,10 +233,10 @@ class Broker:
         with self.locked():
             hit = {source: None for source in self.live if not names or _reads(source, names)}
             if self.connection.owned_here():
-                self._overdue.update(hit)
+                self.followed.overdue.update(hit)
                 self.capture.due = True
                 return
-            self._sweep()
+            self.followed.sweep()
             self._renew(hit)
         self.deliveries.run()
 
@@ -271,10 +268,10 @@ class Broker:
                 view.lapse(reason)
 
     def _committed(self) -> None:
-        capture = self.capture
+        capture, followed = self.capture, self.followed
         self._commits += 1
-        if self.released:
-            self._sweep()
+        if followed.released:
+            followed.sweep()
         idle = not (self.live or self._later or self.listeners)
         if idle and not (capture.schema or capture.due or self._underived):
             if capture.entries:
@@ -290,11 +287,11 @@ class Broker:
         if schema:
             hit.update(self.live)
         elif capture.entries or capture.dirty:
-            hit = self._interests.touched(capture.entries, capture.dirty, capture.numbers)
+            hit = followed.interests.touched(capture.entries, capture.dirty, capture.numbers)
             if not self.listeners:
-                capture.drop_unwatched(self._interests.tables)
+                capture.drop_unwatched(followed.interests.tables)
         if capture.wrote_any:
-            hit.update(self._interests.everything)
+            hit.update(followed.interests.everything)
         capture.clear()
         if changes is not None:
             self.listeners.tell(changes)
@@ -307,12 +304,12 @@ class Broker:
                 self._derive_again()
             if due:
                 capture.triggers.settle()
-            if hit or due or self._overdue:
+            if hit or due or followed.overdue:
                 self._renew(hit)
         except sqlite3.Error as error:
             # Another process has locked the file since, or the disk fails. The commit stands, so
             # that its writer must not be told anything else; the watcher comes again.
-            self._overdue.update(hit)
+            followed.overdue.update(hit)
             if not locked_elsewhere(error):
                 self.report(error)
         if self._later:
@@ -322,15 +319,15 @@ class Broker:
         """One statement was committed. Where it touched one row, the captured values may be all
         that is needed; anything out of the ordinary goes the general way."""
         capture = self.capture
-        entries, triggers = capture.entries, capture.triggers
+        entries, triggers, followed = capture.entries, capture.triggers, self.followed
         if (
             len(entries) <= 1
             and not (capture.dirty or capture.schema or capture.due)
             and triggers.evictions_seen
             and not triggers.unseen
-            and not (self.released or self._interests.everything)
+            and not (followed.released or followed.interests.everything)
             and not (self.listeners.members or self.listeners.tails)
-            and not (self._later or self._overdue or self._underived)
+            and not (self._later or followed.overdue or self._underived)
         ):
             if not entries:
                 capture.clear()
@@ -350,7 +347,7 @@ class Broker:
         what was captured of it."""
         capture = self.capture
         table = capture.numbers[entry[0]]
-        source = self._interests.row_hit(entry, table)
+        source = self.followed.interests.row_hit(entry, table)
         if source is NOBODY:
             capture.entries.clear()
             return True
@@ -397,19 +394,20 @@ class Broker:
     def _renew(self, hit: Sources) -> None:
         """Run the queries again, with all others if another connection has committed since, and
         publish what differs: everything from one and the same commit."""
-        if self._overdue:
-            hit = {**self._overdue, **hit}
-            self._overdue = {}
+        followed = self.followed
+        if followed.overdue:
+            hit = {**followed.overdue, **hit}
+            followed.overdue = {}
         for source in list(hit):
             if source.tracked:  # by a memo, perhaps, that nobody looks at
-                self._retire({source: None})
+                followed.retire({source: None})
         # Hoping that nobody else has committed, which the counter tells afterwards.
         fetched = [(source, self._fetch(source)) for source in hit if source.live]
         try:
             if self._versions.data_pending:
                 fetched = self._snapshot(hit)
         except sqlite3.OperationalError as error:
-            self._overdue.update(hit)
+            followed.overdue.update(hit)
             if not locked_elsewhere(error):
                 raise
             return  # locked by another process: the watcher comes again
@@ -426,7 +424,7 @@ class Broker:
                 if elsewhere:
                     touched = self._touched_elsewhere(moved=moved)
                     hit.update(touched)
-                    self._retire(hit)
+                    self.followed.retire(hit)
                 if not moved:
                     return [(source, self._fetch(source)) for source in hit if source.live]
             finally:
@@ -440,16 +438,15 @@ class Broker:
         self.listeners.tell_elsewhere(None if moved else told[self._reader])
         if moved:
             return dict(self.live)
-        hit: Sources = dict(self._interests.everything)
+        interests = self.followed.interests
+        hit: Sources = dict(interests.everything)
         # Nobody else can write to a temporary table.
-        unknown = {table for table in self._interests.tables if table[0] != "temp"}
+        unknown = {table for table in interests.tables if table[0] != "temp"}
         for written in told.values():
             if written is not None:
                 unknown -= written.tables
-                hit.update(
-                    self._interests.touched(written.entries, written.whole, written.captures)
-                )
-        hit.update(self._interests.touched((), unknown, {}))
+                hit.update(interests.touched(written.entries, written.whole, written.captures))
+        hit.update(interests.touched((), unknown, {}))
         return hit
 
     def _publish(self, fetched: Sequence[tuple[Source, Fetched]]) -> None:
@@ -458,10 +455,10 @@ class Broker:
             before = source.fetched
             if now.error is not None:
                 if locked_elsewhere(now.error):
-                    self._overdue[source] = None
+                    self.followed.overdue[source] = None
                     continue
                 if may_pass(now.error):
-                    self._overdue[source] = None
+                    self.followed.overdue[source] = None
                     if before is not None and str(before.error) == str(now.error):
                         continue  # told already
                 self.report(now.error)
@@ -509,101 +506,28 @@ class Broker:
         if self.capture.schema:
             self._schema_moved()
         while True:
-            source.region = self.regions.region(source)
-            self._watch(source, source.region)
-            newest = self._newest_of_own()
+            self.followed.place(source)
+            newest = self._reader.newest_of_own(self._commits)
             fetched = self._fetch(source)
             if not self._versions.data_pending:
-                self._settle(newest)
+                self._reader.settle(newest, self._commits)
                 break
             self._renew({})  # all that is followed shows one commit, the new one included
         if fetched.error is not None:
             source.region = None
             raise fetched.error
         source.fetched = fetched
-        source.live = True
-        self._interests.add(source, source.region)
-        self.live[source] = None
-
-    def _go_idle(self, source: Source) -> None:
-        source.live = False
-        del self.live[source]
-        if source.region is not None:
-            self._interests.remove(source, source.region)
-        source.region = source.fetched = source.seen = source.one_row = None
-        self._overdue.pop(source, None)
-
-    def _sweep(self) -> None:
-        if not self.released:
-            return
-        publication = Publication()
-        while self.released:
-            self._retire_one(self.released.popleft(), publication)
-        self.emit(publication)
-
-    def _retire(self, hit: Sources) -> None:
-        """Take out of `hit`, and follow no longer, what nobody looks at any more."""
-        publication = Publication()
-        for source in list(hit):
-            self._retire_one(source, publication)
-            if not source.live:
-                del hit[source]
-        self.emit(publication)
-
-    def _retire_one(self, source: Source, publication: Publication) -> None:
-        if not source.live:
-            return
-        wanted = False
-        for view in source.audience():
-            if view.wanted:
-                wanted = True
-            else:
-                view.idle(publication)
-        if not wanted:
-            self._go_idle(source)
-
-    def _watch(self, source: Source, region: Region) -> None:
-        if self.connection.read_only:
-            return  # nothing here can write
-        source.one_row = self.regions.one_row(source, region)
-        carried = source.one_row.carried if source.one_row is not None else ()
-        for id, columns in region.tables.items():
-            table = self.regions.catalog.tables.get(id)
-            if table is not None:
-                pinned = [name for name, _ in region.pins]
-                self.capture.triggers.watch(table, columns, pinned, carried=carried)
+        self.followed.add(source)
 
     def _derive_again(self) -> None:
         """After a schema change: ask the compiler again about every followed query."""
         self._underived = True
         self.regions.forget()
         self.capture.triggers.reinstall()
-        for source in list(self.live):
-            try:
-                region = self.regions.region(source)
-            except (sqlite3.Error, ValueError) as error:
-                if locked_elsewhere(error):
-                    raise  # locked by another process: all of this comes again
-                region = Region()  # it does not compile now; the next schema may let it
-            if source.region is not None:
-                self._interests.remove(source, source.region)
-            source.region = region
-            self._watch(source, region)
-            self._interests.add(source, source.region)
+        self.followed.place_again()
         if not self.connection.read_only:
             self.listeners.watch()
         self._underived = False
-
-    def _newest_of_own(self) -> int | None:
-        """Return the newest entry of the log, if any may have come by a commit of our own that the
-        log's reader has not passed; to be asked before it is known that nobody else committed."""
-        return self._reader.newest() if self._settled != self._commits else None
-
-    def _settle(self, newest: int | None) -> None:
-        """Nobody else had committed when `newest` was asked for: what is older has been told."""
-        if newest is not None:
-            self._reader.passed(newest)
-            self._settled = self._commits
 
     def _now(self) -> tuple[Any, ...]:
         return self._commits, self._versions.read("data_version")
@@ -627,7 +551,7 @@ class Broker:
             if self.connection.closed:
                 raise self.connection.closed_error()
             yield
-            self._sweep()
+            self.followed.sweep()
 
 
 def _reads(source: Source, names: set[str]) -> bool:

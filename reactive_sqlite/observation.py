@@ -540,7 +540,7 @@ class ObservableQuery(Observable[T]):
         # A query that only a memo had read: its source must not be followed for ever. Only
         # noted here, since a collector may call this at any point.
         if getattr(self, "_value", _IDLE) is not _IDLE:
-            self._broker.released.append(self._source)
+            self._broker.followed.released.append(self._source)
 
 
 def _watcher(query: ObservableQuery[Any]) -> Callable[[], None]:

@@ -54,25 +54,29 @@ class LogReader:
         self._catalog = catalog
         self._known: _Known | None = None
         self._seen = log.newest() if log.exists else 0
+        self._settled = 0  # so many commits of our own are known to be in the log
         self._own: set[int] = set()
         # Entries after this one are of others unless in `_own`; None: nobody tells them apart.
         self._told_from: int | None = None
         self._telling = False
 
-    def newest(self) -> int:
-        """Return the number of the newest entry, 0 without a log."""
-        return self._log.newest() if _LOG in self._catalog().tables else 0
+    def newest_of_own(self, commits: int) -> int | None:
+        """Return the newest entry, if one of the `commits` of this connection so far may have
+        written it since last settled; to be asked before it is known that nobody else committed."""
+        return self._newest() if self._settled != commits else None
 
-    def passed(self, newest: int) -> None:
-        """Look no more at the entries up to `newest`: they are all of this connection."""
-        self._seen = max(self._seen, newest)
-        self._own = {seq for seq in self._own if seq > newest}
+    def settle(self, newest: int | None, commits: int) -> None:
+        """Nobody else had committed when `newest` was asked for: look no more at what is older."""
+        if newest is not None:
+            self._seen = max(self._seen, newest)
+            self._own = {seq for seq in self._own if seq > newest}
+            self._settled = commits
 
     def tell_apart(self) -> None:
         """From now on, each entry of this connection is given to `wrote`."""
         self._telling = True
         # In a transaction the newest entry may yet be rolled back.
-        self._told_from = None if self._log.in_transaction else self.newest()
+        self._told_from = None if self._log.in_transaction else self._newest()
         self._own.clear()
 
     def wrote(self, seq: int) -> None:
@@ -111,6 +115,10 @@ class LogReader:
         if told_from is None:
             return known.written(rows, None)
         return known.written(rows, own.union(range(seen + 1, told_from + 1)))
+
+    def _newest(self) -> int:
+        """Return the number of the newest entry, 0 without a log."""
+        return self._log.newest() if _LOG in self._catalog().tables else 0
 
 
 class _Known:

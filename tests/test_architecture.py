@@ -62,6 +62,7 @@ ROWS = {
     "reactive_sqlite.delivery": 4,  # telling observers, one delivery at a time
     "reactive_sqlite.listeners": 4,  # change sets of commits
     "reactive_sqlite.publication": 4,  # what one delivery changes
+    "reactive_sqlite.followed": 4,  # the queries that somebody looks at
     "reactive_sqlite.broker": 4,
     "reactive_sqlite.feed": 4,  # the change log as one consumer reads it
     "reactive_sqlite.waiting": 4,  # callbacks as waiting, for threads and tasks
