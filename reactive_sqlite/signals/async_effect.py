@@ -56,24 +56,22 @@ class AsyncEffect(Effect):
         self.context = copy_context()
         self.reads: dict[Node, int] = {}  # what this run has read, and at which clock
         self.kept: dict[Node, None] = {}  # subscriptions of the last run, not read again so far
-        self.again = False  # run once more when the present run has ended
-        self.cancelled = False
-        self.own = False  # marked by its own write, while another thread delivers
-        self.publishing = False
+        self.own = False  # marked by its own write, which nobody has delivered so far
+        self.publishing: set[int] = set()  # threads that deliver what a run has caused
         self.waking = False
-        self.task: asyncio.Task[None] | None = None
         self._begin()
 
     def run(self, me: int, changes: Held | None) -> Exception | None:
         """Take note of a change: restart, or run again later; the lock is held once."""
         state = STATE
-        own = self.own or (self.publishing and me == self.running and not state.foreign)
-        self.own = False
-        self.stale = False
+        own = self.own or (me in self.publishing and not state.foreign)
+        self.own = self.stale = False
         if self._unchanged():
             return None
         if own and self.running:
             self.again = True
+            # What it will see then: only a change that comes on top of it is from elsewhere.
+            self.reads = dict.fromkeys(self.reads, state.clock)
         elif not self.waking:
             self.waking = True
             try:
@@ -122,10 +120,12 @@ class AsyncEffect(Effect):
             self.running = get_ident()
             self.kept.update(dict.fromkeys(self.reads))
             self.reads = {}
-            self.stale = self.again = self.cancelled = False
+            self.stale = self.own = self.cancelled = False
+            self.again = False  # run once more when this run has ended
         # Not by the loop's task factory: an eager one would run the first step in here.
-        self.task = asyncio.Task(self._main(), loop=self.loop, context=self.context.copy())
-        self.task.add_done_callback(self._ended)
+        task = asyncio.Task(self._main(), context=self.context.copy())
+        task.add_done_callback(self._ended)
+        self.task: asyncio.Task[None] | None = task
 
     async def _main(self) -> None:
         errors = release_owned(self)
@@ -204,17 +204,17 @@ class AsyncEffect(Effect):
             del state.held[me]
             if state.clock != start:
                 self._doubt(start, me)
+            theirs = self.stale and not self.own
             if changes:
-                marked = self.stale
                 publish_held(changes, me)
-                if self.stale and not marked:
-                    self.own = True
+                self.own = self.stale and not theirs
             if state.queue or state.inbox:
-                self.publishing = True
+                if not theirs:
+                    self.publishing.add(me)
                 try:
                     settle_now(errors)
                 finally:
-                    self.publishing = False
+                    self.publishing.discard(me)
         for error in errors:
             self._complain(error, "an effect failed after an async effect's write")
 

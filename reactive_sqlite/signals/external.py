@@ -84,7 +84,7 @@ class Run(Protocol):
 
     stale: bool
     own: bool
-    publishing: bool
+    publishing: set[int]
 
 
 def current_run() -> Run | None:
@@ -129,17 +129,20 @@ def flush(on_error: ErrorSink, by: Run | None = None) -> None:
     of this thread (they run at its end).
     """
     state = STATE
-    if get_ident() in state.held:
+    me = get_ident()
+    if me in state.held:
         return
     with state.lock:
         if state.queue or state.inbox:
+            if by is not None and by.stale and not by.own:
+                by = None  # what waits for it is from elsewhere
             if by is not None:
-                by.publishing = True  # what other effects write in turn is its doing as well
+                by.publishing.add(me)  # what other effects write in turn is its doing as well
             try:
                 settle_now([], on_error)
             finally:
                 if by is not None:
-                    by.publishing = False
+                    by.publishing.discard(me)
     if state.starving:
         stand_back()
     if state.flips:

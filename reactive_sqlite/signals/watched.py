@@ -79,7 +79,7 @@ class WatchedRun(AsyncEffect, Generic[T]):
     def _begin(self) -> None:
         self.running = get_ident()
         self.outcome: asyncio.Task[T | None] = asyncio.Task(
-            self._whole(), loop=self.loop, context=self.context.copy()
+            self._whole(), context=self.context.copy()
         )
         self.task = self.outcome  # type: ignore[assignment]
         self.outcome.add_done_callback(self._ended)

@@ -580,6 +580,7 @@ async def test_an_effects_error_after_an_async_write_goes_to_the_loops_handler(
     effect = create_effect(run)
     await until(lambda: complaints)
     assert isinstance(complaints[0]["exception"], ZeroDivisionError)
+    assert complaints[0]["message"] == "an effect failed after an async effect's write"
     effect.dispose()
     follower.dispose()
 
@@ -588,7 +589,8 @@ def test_without_a_loop_it_is_a_runtime_error() -> None:
     async def run() -> None:
         """Never run."""
 
-    with pytest.raises(RuntimeError, match="event loop"):
+    told = "^create_effect: an async effect needs a running event loop on this thread$"
+    with pytest.raises(RuntimeError, match=told):
         create_effect(run)
 
 
@@ -826,3 +828,38 @@ async def test_what_fails_in_it_is_told_with_its_name(complaints: list[dict[str,
         ("async effect one failed", LookupError),
         ("an effect's cleanup failed", ZeroDivisionError),
     ]
+
+
+async def test_what_fails_together_is_told_as_a_group(complaints: list[dict[str, Any]]) -> None:
+    listen(complaints)
+    a, set_a = create_signal(0)
+
+    def clean_up_twice() -> None:
+        on_cleanup(lambda: 1 // 0)
+        on_cleanup(lambda: next(iter(())))
+
+    async def run() -> None:
+        if a() == 1:
+            raise LookupError("body")
+        clean_up_twice()
+
+    async def wait() -> None:
+        clean_up_twice()
+        await asyncio.Event().wait()
+
+    async def idle() -> None:
+        clean_up_twice()
+
+    effect, waiting, idling = create_effect(run), create_effect(wait), create_effect(idle)
+    await turns()
+    set_a(1)
+    await until(lambda: complaints)
+    waiting.dispose()
+    await until(lambda: len(complaints) == 2)
+    with pytest.raises(ExceptionGroup, match=r"^cleanups failed$"):
+        idling.dispose()
+    groups = [complaint["exception"] for complaint in complaints]
+    assert [group.message for group in groups] == ["an async effect failed", "cleanups failed"]
+    in_order: list[type[Exception]] = [type(error) for error in groups[0].exceptions]
+    assert in_order == [StopIteration, ZeroDivisionError, LookupError]
+    effect.dispose()

@@ -23,7 +23,7 @@ from reactive_sqlite import (
     untrack,
 )
 from reactive_sqlite.signals.signal import Signal
-from reactive_sqlite.signals.state import Node
+from tests.reactive_sqlite.signals.finalizing import Finalizing
 from tests.reactive_sqlite.signals.noting import note
 
 
@@ -492,18 +492,6 @@ def test_a_memo_that_failed_in_the_middle_of_a_batch_that_reverts_wakes_nobody()
     assert seen == [10]
     set_a(2)
     assert seen == [10, 5]
-
-
-class Finalizing(Node):
-    """An observer that does something when it is marked, as a finalizer may do at any point."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self.act = act
-
-    @property
-    def stale(self) -> bool:  # type: ignore[override]
-        self.act()
-        return True
 
 
 def test_a_disposal_in_the_middle_of_marking_waits_for_its_end() -> None:
