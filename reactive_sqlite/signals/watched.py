@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from threading import get_ident
 from typing import Any, Generic, TypeVar, cast
 
@@ -70,17 +71,13 @@ class WatchedRun(AsyncEffect, Generic[T]):
         self.own = self.stale = False
         if not self.waking:
             self.waking = True
-            try:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self.loop.call_soon_threadsafe(self._wake)
-            except RuntimeError:
-                self.waking = False  # the loop is closed: nobody waits any more
         return None
 
     def _begin(self) -> None:
         self.running = get_ident()
-        self.outcome: asyncio.Task[T | None] = asyncio.Task(
-            self._whole(), context=self.context.copy()
-        )
+        self.outcome: asyncio.Task[T | None] = asyncio.Task(self._whole())
         self.task = self.outcome  # type: ignore[assignment]
         self.outcome.add_done_callback(self._ended)
 

@@ -309,23 +309,29 @@ async def test_a_write_elsewhere_during_its_step_is_no_change_of_what_it_has_rea
     effect.dispose()
 
 
-async def test_a_batch_gives_back_what_it_read_though_others_wrote_between() -> None:
+async def test_batches_that_restore_what_it_read_do_not_cancel_it_though_others_write_between() -> (
+    None
+):
     a, set_a = create_signal(0)
+    odd = create_memo(lambda: a() % 2)
     _, set_other = create_signal(0)
     seen: list[int] = []
 
     async def run() -> None:
         set_a(1)
         seen.append(a())
+        odd()
         await asyncio.Event().wait()
 
     effect = create_effect(run)
     await until(lambda: seen)
-    set_other(1)
-    with batch():
-        set_a(2)
-        set_a(1)
-    await turns()
+    for value in range(2, 5):
+        set_other(value)
+        with batch():
+            set_a(value)
+            odd()
+            set_a(1)
+        await turns()
     assert seen == [1]
     effect.dispose()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ from reactive_sqlite import (
     create_signal,
 )
 from reactive_sqlite.signals.external import External, flush, publish, tracking
+from reactive_sqlite.signals.scheduler import ROUNDS
+from reactive_sqlite.signals.state import STATE
 from tests.reactive_sqlite.signals.background import run_in_thread
 from tests.reactive_sqlite.signals.noting import note
 
@@ -38,7 +41,8 @@ def emit(*changes: tuple[External[Any], Any], on_error: Any = refuse) -> None:
 
 def test_a_leaf_shows_its_name_where_it_has_one() -> None:
     assert repr(External(0, name="rows")) == "<external rows>"
-    assert repr(External(0)).startswith("<external 0x")
+    unnamed = External(0)
+    assert repr(unnamed) == f"<external {hex(id(unnamed))}>"
 
 
 def test_an_effect_follows_what_is_published() -> None:
@@ -120,6 +124,32 @@ def test_errors_of_effects_that_a_publication_woke_go_to_its_handler() -> None:
     emit((leaf, 0), on_error=told.append)
     assert [type(error) for error in told] == [ZeroDivisionError]
     assert seen == [10, 1, 0], "the other effect still runs"
+
+
+def test_errors_of_effects_that_those_write_to_go_to_its_handler_as_well() -> None:
+    leaf = External(1)
+    copy, set_copy = create_signal(1)
+    told: list[BaseException] = []
+    create_effect(lambda: set_copy(read(leaf)))
+    create_effect(lambda: 10 // copy())
+    emit((leaf, 0), on_error=told.append)
+    assert [type(error) for error in told] == [ZeroDivisionError]
+
+
+def test_publications_of_another_thread_that_fall_into_an_effects_runs_are_no_cycle() -> None:
+    leaf = External(0)
+    copy, set_copy = create_signal(-1)
+    last = 3 * ROUNDS
+
+    def follow() -> None:
+        value = read(leaf)
+        set_copy(value)
+        if value < last:
+            run_in_thread(lambda: publish([(leaf, value + 1)], refuse)).result()
+
+    effect = create_effect(follow)
+    assert copy() == last
+    effect.dispose()
 
 
 def test_errors_go_to_the_publications_handler_although_a_set_runs_the_effect() -> None:
@@ -270,6 +300,7 @@ def test_no_lock_is_held_while_a_watcher_runs() -> None:
 
 def test_a_memo_over_a_volatile_leaf_computes_at_every_read() -> None:
     leaf = External(1)
+    assert leaf.volatile is False
     leaf.volatile = True
     runs: list[int] = []
     inner = create_memo(lambda: note(runs, 1, read(leaf)))
@@ -284,6 +315,16 @@ def test_a_memo_over_a_volatile_leaf_computes_at_every_read() -> None:
     before = len(runs)
     assert outer() == 6
     assert len(runs) == before
+
+
+def test_a_volatile_leaf_that_is_freed_makes_no_memo_distrust_its_cache() -> None:
+    before = STATE.volatiles
+    leaf = External(1)
+    leaf.volatile = True
+    assert STATE.volatiles == before + 1
+    del leaf
+    gc.collect()
+    assert STATE.volatiles == before
 
 
 def test_a_live_memo_over_a_volatile_leaf_trusts_its_cache() -> None:

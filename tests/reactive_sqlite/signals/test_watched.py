@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from reactive_sqlite import batch, create_effect, create_memo, create_signal, on_cleanup
+from reactive_sqlite.signals.external import External, publish
 from reactive_sqlite.signals.state import Node
 from reactive_sqlite.signals.watched import WatchedRun
+from tests.reactive_sqlite.signals.background import run_in_thread
+from tests.reactive_sqlite.signals.turning import turns, until
+
+
+def refuse(error: BaseException) -> None:
+    raise AssertionError(f"no error was expected: {error!r}")
 
 
 async def test_it_tells_whether_what_it_read_has_changed_since() -> None:
@@ -101,6 +109,87 @@ async def test_a_change_of_another_thread_is_waited_for() -> None:
     await asyncio.wait_for(waiting, 10)
     thread.join()
     run.dispose()
+
+
+async def test_what_changes_nothing_in_the_end_is_waited_past() -> None:
+    count, set_count = create_signal(1)
+
+    async def body() -> None:
+        count()
+
+    run = WatchedRun(body)
+    await run.result()
+    waiting = asyncio.create_task(run.wait_changed())
+    for _ in range(2):
+        await turns()
+        with batch():
+            set_count(2)
+            set_count(1)
+    await turns()
+    assert not waiting.done()
+    set_count(3)
+    await asyncio.wait_for(waiting, 10)
+    run.dispose()
+
+
+async def test_many_changes_between_two_turns_of_the_loop_wake_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, set_count = create_signal(1)
+
+    async def body() -> None:
+        count()
+
+    run = WatchedRun(body)
+    await run.result()
+    loop = asyncio.get_running_loop()
+    wakes: list[object] = []
+    ask = loop.call_soon_threadsafe
+
+    def counted(callback: Callable[..., Any], *args: Any, **options: Any) -> asyncio.Handle:
+        wakes.append(callback)
+        return ask(callback, *args, **options)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+    for value in range(2, 100):
+        set_count(value)
+    assert len(wakes) == 1
+    run.dispose()
+
+
+def test_a_change_after_its_loop_was_closed_disturbs_no_writer() -> None:
+    count, set_count = create_signal(1)
+
+    async def body() -> None:
+        count()
+
+    async def main() -> WatchedRun[None]:
+        run = WatchedRun(body)
+        await run.result()
+        return run
+
+    run = asyncio.run(main())
+    assert (set_count(2), set_count(3)) == (2, 3)
+    assert run.changed()
+    run.dispose()
+
+
+async def test_disposed_by_another_thread_when_it_has_just_ended_it_complains_of_nothing() -> None:
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    cleaned: list[bool] = []
+
+    async def body() -> None:
+        on_cleanup(lambda: cleaned.append(True))
+        # Before the loop gets to what follows the end of the run.
+        loop.call_soon(lambda: run_in_thread(run.dispose).result())
+
+    run = WatchedRun(body)
+    await run.result()
+    await until(lambda: cleaned)
+    await turns()
+    assert complaints == []
 
 
 async def test_a_change_before_the_waiting_ends_it_at_once() -> None:
@@ -267,6 +356,23 @@ async def test_what_a_memo_writes_while_one_looks_for_changes_wakes_effects() ->
     set_count(3)
     assert not run.changed()
     assert seen == [1, 3]
+
+    # What others publish and have not delivered is theirs to deliver, before as after.
+    leaf = External(0)
+    followed: list[int] = []
+
+    def follow() -> None:
+        leaf.track()
+        followed.append(leaf.value)
+
+    following = create_effect(follow)
+    publish([(leaf, 1)], refuse)
+    assert create_memo(lambda: count())() == 3
+    assert not run.changed()
+    assert followed == [0]
+    set_looked(0)
+    assert followed == [0, 1]
+    following.dispose()
     effect.dispose()
     run.dispose()
 
