@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.forks import ELSEWHERE, is_of_this_process
+from reactive_sqlite.mailbox import mailbox
 from reactive_sqlite.signals.external import Run, current_run
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ class Worker:
         self._given = self._done = 0  # jobs; each counted by one thread at a time
         self._closed = False
         self._reason = "the database is closed"
+        # The loop that asked last, and how it is answered.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._answer: Callable[..., object] = post
         is_of_this_process(self)
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -52,10 +57,14 @@ class Worker:
             RuntimeError: no asyncio event loop is running (under trio there is none).
         """
         loop = running_loop()
+        if loop is not self._loop:
+            self._loop, self._answer = loop, _way_to(loop)
+        answer = self._answer
         future: asyncio.Future[R] = loop.create_future()
         context = contextvars.copy_context()
         # In the copy only: what the caller starts afterwards is not this effect's doing.
-        context.run(_caused_by.set, current_run())
+        if (cause := current_run()) is not _caused_by.get():
+            context.run(_caused_by.set, cause)
 
         def job() -> None:
             if future.cancelled():
@@ -65,11 +74,11 @@ class Worker:
                 result = context.run(fn, *args, **kwargs)
             except BaseException as error:
                 self._done += 1
-                post(loop, _fail, future, error)
+                answer(_fail, future, error)
             else:
                 # Before the awaiter hears of it: its next call finds nothing in the way.
                 self._done += 1
-                post(loop, _finish, future, result)
+                answer(_finish, future, result)
 
         self._put(job)
         return await future
@@ -142,6 +151,11 @@ def post(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any)
     except RuntimeError:
         if not loop.is_closed():
             raise
+
+
+def _way_to(loop: asyncio.AbstractEventLoop) -> Callable[..., object]:
+    box = mailbox(loop)
+    return functools.partial(post, loop) if box is None else box.put
 
 
 def _finish(future: asyncio.Future[R], result: R) -> None:

@@ -29,6 +29,7 @@ ROWS = {
     "reactive_sqlite.diff": 2,
     "reactive_sqlite.bridge": 2,
     "reactive_sqlite.forks": 2,
+    "reactive_sqlite.mailbox": 2,  # answers of another thread, put before an event loop
     "reactive_sqlite.worker": 2,
     "reactive_sqlite.face": 2,
     "reactive_sqlite.tokens": 2,  # SQL text split as SQLite splits it
