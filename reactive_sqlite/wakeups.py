@@ -79,7 +79,7 @@ class InotifyWakeup:
 
     def __init__(self, directory: str, names: frozenset[str]) -> None:
         self._names = names | {""}
-        self._events = Inotify(directory)
+        self._events = Inotify(directory, names)
         try:
             self._bell, self._rope = os.pipe()
         except OSError:
