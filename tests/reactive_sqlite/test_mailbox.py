@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from operator import add
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_one_worker_answers_several_loops_at_once(worker: Worker, loops: Loops) 
     found: list[list[int]] = []
 
     async def main(base: int) -> None:
-        found.append([await worker.run(lambda n=base + n: n) for n in range(300)])
+        found.append([await worker.run(add, base, number) for number in range(300)])
 
     def loop(base: int) -> None:
         with asyncio.Runner(loop_factory=loops) as runner:
