@@ -5,9 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import TypeVar
 
-from reactive_sqlite.observation import NO_VALUES, ObservableQuery
+from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.signals.owner import get_owner, on_cleanup
 from reactive_sqlite.signals.state import SCALARS, STATE
+from reactive_sqlite.view import NO_VALUES
 
 T = TypeVar("T")
 

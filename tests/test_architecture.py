@@ -67,6 +67,7 @@ ROWS = {
     "reactive_sqlite.broker": 4,
     "reactive_sqlite.feed": 4,  # the change log as one consumer reads it
     "reactive_sqlite.waiting": 4,  # callbacks as waiting, for threads and tasks
+    "reactive_sqlite.view": 4,  # what an observed query shows, and who is told of it
     "reactive_sqlite.observation": 4,
     "reactive_sqlite.differences": 4,  # lists as a stream of their differences
     "reactive_sqlite.asyncquery": 5,  # an observed query as the event loop sees it
