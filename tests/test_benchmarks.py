@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -44,6 +45,18 @@ OUTCOME = Outcome(
 )
 
 
+@pytest.fixture
+def frozen() -> Iterator[None]:
+    """Hide from the garbage collector what a subject has shown it again: all collected tests.
+
+    There is one `gc.unfreeze`, for whoever has frozen what.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("subject", [name for name in SUBJECTS if name != "signals"])
 def test_every_subject_runs(subject: str, tmp_path: Path) -> None:
     outcome = measured(subject, TINY, tmp_path)
