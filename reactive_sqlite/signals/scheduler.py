@@ -158,6 +158,10 @@ def deliver(
                     return
                 taken, state.inbox = state.inbox, []
                 rounds = 0
+            elif changes:  # of watchers and cleanups between the runs
+                publish_held(changes, me)
+                changes.clear()
+                continue
             else:
                 return
             due, position = taken, 0

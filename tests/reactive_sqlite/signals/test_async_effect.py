@@ -596,10 +596,12 @@ def test_without_a_loop_it_is_a_runtime_error() -> None:
 
 def test_a_closed_loop_ends_its_effects_and_disturbs_no_writer() -> None:
     a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
     cleaned: list[str] = []
 
     async def run() -> None:
         a()
+        on_cleanup(lambda: set_b(1))
         on_cleanup(lambda: cleaned.append("clean"))
 
     async def main() -> None:
@@ -607,9 +609,12 @@ def test_a_closed_loop_ends_its_effects_and_disturbs_no_writer() -> None:
         await turns()
 
     asyncio.run(main())
+    follower = create_effect(lambda: cleaned.append(f"followed {b()}"))
     set_a(1)
+    assert cleaned == ["followed 0", "clean", "followed 1"]
     set_a(2)
-    assert cleaned == ["clean"]
+    assert cleaned[3:] == []
+    follower.dispose()
 
 
 async def test_a_leaf_is_watched_while_an_async_effect_reads_it() -> None:

@@ -152,6 +152,18 @@ def test_publications_of_another_thread_that_fall_into_an_effects_runs_are_no_cy
     effect.dispose()
 
 
+def test_a_cycle_of_effects_behind_a_publication_goes_to_its_handler() -> None:
+    leaf = External(0)
+    a, set_a = create_signal(0)
+    told: list[BaseException] = []
+    relay = create_effect(lambda: set_a(read(leaf)))
+    climber = create_effect(lambda: set_a(a() + 1) if a() else None)
+    emit((leaf, 1), on_error=told.append)
+    assert [type(error) for error in told] == [CycleError]
+    relay.dispose()
+    climber.dispose()
+
+
 def test_errors_go_to_the_publications_handler_although_a_set_runs_the_effect() -> None:
     leaf = External(1)
     a, set_a = create_signal(0)
@@ -221,6 +233,7 @@ def test_a_leaf_is_watched_while_an_effect_reads_it() -> None:
     effect.dispose()
     assert watch.seen == [True, False]
     assert not watch.leaf.watched
+    assert STATE.flips == {}, "nothing is left to be told"
 
 
 def test_a_leaf_is_watched_through_memos_that_lead_to_an_effect() -> None:
@@ -269,6 +282,21 @@ def test_a_watcher_may_publish_what_it_has_missed() -> None:
     seen: list[int] = []
     create_effect(lambda: seen.append(read(watch.leaf)))
     assert seen == [1, 2]
+
+
+def test_what_a_watcher_sets_during_a_delivery_is_delivered_too() -> None:
+    watch = Watch()
+    on, set_on = create_signal(False)
+    told, tell = create_signal(0)
+    watch.act = lambda: tell(len(watch.seen))
+    seen: list[int] = []
+    follower = create_effect(lambda: seen.append(told()))
+    effect = create_effect(lambda: on() and watch.leaf.track())
+    set_on(True)
+    assert (watch.seen, seen) == ([True], [0, 1])
+    effect.dispose()
+    assert (watch.seen, seen) == ([True, False], [0, 1, 2])
+    follower.dispose()
 
 
 def test_an_error_of_a_watcher_surfaces() -> None:

@@ -494,8 +494,21 @@ def test_a_memo_that_failed_in_the_middle_of_a_batch_that_reverts_wakes_nobody()
     assert seen == [10, 5]
 
 
-def test_a_disposal_in_the_middle_of_marking_waits_for_its_end() -> None:
-    a, set_a = create_signal(0)
+@pytest.mark.parametrize("way", ["set", "batch", "effect"])
+def test_a_disposal_in_the_middle_of_marking_waits_for_its_end(way: str) -> None:
+    a, put = create_signal(0)
+    wanted, want = create_signal(0)
+    create_effect(lambda: put(wanted()))
+
+    def set_a(value: int) -> None:
+        if way == "set":
+            put(value)
+        elif way == "batch":
+            with batch():
+                put(value)
+        else:
+            want(value)
+
     seen: list[int] = []
     effects = [create_effect(lambda: seen.append(a())) for _ in range(3)]
     assert isinstance(a, Signal)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
+
 import pytest
 
-from reactive_sqlite import batch, create_effect, create_memo, create_signal
+from reactive_sqlite import CycleError, batch, create_effect, create_memo, create_signal
+from reactive_sqlite.signals.scheduler import ROUNDS
+from tests.reactive_sqlite.signals.background import run_in_thread
 from tests.reactive_sqlite.signals.noting import note
 
 
@@ -30,6 +35,165 @@ def test_effects_wait_for_the_outermost_batch() -> None:  # B02
         assert seen == [0]
         set_a(3)
     assert seen == [0, 3]
+
+
+def test_effects_wait_for_the_outermost_of_three_batches() -> None:
+    a, set_a = create_signal(0)
+    seen: list[int] = []
+    create_effect(lambda: seen.append(a()))
+    with batch():
+        with batch():
+            with batch():
+                set_a(1)
+            set_a(2)
+        set_a(3)
+        with batch():
+            set_a(4)
+        assert seen == [0]
+    assert seen == [0, 4]
+    set_a(5)
+    assert seen == [0, 4, 5], "no batch is open any more"
+
+
+def test_a_batch_ends_although_one_inside_another_is_open_on_another_thread() -> None:
+    a, set_a = create_signal(0)
+    seen: list[int] = []
+    create_effect(lambda: seen.append(a()))
+    inside, go = threading.Event(), threading.Event()
+
+    def nest() -> None:
+        with batch(), batch():
+            inside.set()
+            assert go.wait(10)
+
+    other = run_in_thread(nest)
+    assert inside.wait(10)
+    with batch():
+        set_a(1)
+    assert seen == [0, 1]
+    go.set()
+    other.result()
+
+
+def test_a_batch_that_is_interrupted_tells_the_errors_of_its_effects_to_the_excepthook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[BaseException | None] = []
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        told.append(args.exc_value)
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    a, set_a = create_signal(1)
+    effect = create_effect(lambda: 1 // a())
+    with pytest.raises(KeyboardInterrupt), batch():
+        set_a(0)
+        raise KeyboardInterrupt
+    assert [type(error) for error in told] == [ZeroDivisionError]
+    effect.dispose()
+
+
+def test_effects_that_an_interruption_kept_from_running_run_with_the_next_change() -> None:
+    a, set_a = create_signal(0)
+    _, set_other = create_signal(0)
+    seen: list[tuple[int, int]] = []
+
+    def follow(number: int) -> None:
+        seen.append((number, a()))
+        if (number, a()) == (1, 1):
+            raise KeyboardInterrupt
+
+    effects = [create_effect(partial(follow, number)) for number in range(6)]
+    waking = create_signal(0)
+    effects.append(create_effect(lambda: seen.append((9, waking[0]()))))
+    seen.clear()
+    with pytest.raises(KeyboardInterrupt):
+        set_a(1)
+    assert seen == [(0, 1), (1, 1)]
+    set_other(1)
+    waking[1](1)
+    assert seen == [(0, 1), (1, 1), *((number, 1) for number in range(2, 6)), (9, 1)]
+    for effect in effects:
+        effect.dispose()
+
+
+def test_two_effects_run_in_the_order_they_were_made_whichever_subscribed_first() -> None:
+    a, set_a = create_signal(0)
+    late, set_late = create_signal(False)
+    seen: list[str] = []
+    first = create_effect(lambda: seen.append(f"first {a() if late() else ''}"))
+    second = create_effect(lambda: seen.append(f"second {a()}"))
+    set_late(True)
+    seen.clear()
+    set_a(1)
+    assert seen == ["first 1", "second 1"]
+    first.dispose()
+    second.dispose()
+
+
+@pytest.mark.parametrize("rounds", [ROUNDS, ROUNDS + 1])
+def test_what_effects_cause_may_take_a_hundred_rounds_to_settle(rounds: int) -> None:
+    a, set_a = create_signal(0)
+
+    def climb() -> None:
+        if 0 < a() < rounds:
+            set_a(a() + 1)
+
+    effect = create_effect(climb)
+    if rounds > ROUNDS:
+        with pytest.raises(CycleError):
+            set_a(1)
+    else:
+        set_a(1)
+    assert a() == rounds
+    effect.dispose()
+
+
+def test_effects_that_were_in_a_cycle_go_on_with_the_next_change_and_it_names_them_all() -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    runs: list[int] = []
+    ping = create_effect(lambda: set_b(a() + 1) if a() > 0 else runs.append(a()), name="ping")
+    pong = create_effect(lambda: set_a(a() + 1) if b() and a() > 0 else None, name="pong")
+    for _ in range(2):
+        with pytest.raises(CycleError, match=r"without an end: p[io]ng(, pong)?$"):
+            set_a(1)
+        runs.clear()
+        set_a(-1)
+        assert runs == [-1]
+    ping.dispose()
+    pong.dispose()
+
+
+def test_a_cycle_of_several_effects_names_them_in_the_order_they_were_made() -> None:
+    a, set_a = create_signal(0)
+    ping = create_effect(lambda: set_a(lambda n: n + 1) if a() else None, name="ping")
+    pong = create_effect(lambda: set_a(lambda n: n + 1) if a() else None, name="pong")
+    with pytest.raises(CycleError, match=r", 100 rounds without an end: ping, pong$") as caught:
+        set_a(1)
+    assert caught.value.nodes == ("ping", "pong")
+    ping.dispose()
+    pong.dispose()
+
+
+def test_what_others_caused_before_a_cycle_ends_is_delivered_after_it() -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    seen: list[int] = []
+    follower = create_effect(lambda: seen.append(b()))
+
+    def climb() -> None:
+        if a() == 50:
+            run_in_thread(lambda: set_b(1)).result()
+        if a():
+            set_a(a() + 1)
+
+    effect = create_effect(climb)
+    with pytest.raises(CycleError):
+        set_a(1)
+    assert seen == [0, 1]
+    effect.dispose()
+    follower.dispose()
 
 
 def test_reads_in_a_batch_are_new() -> None:  # B03
