@@ -16,6 +16,7 @@ from reactive_sqlite.authorizer import Authorizer
 from reactive_sqlite.blob import Blob
 from reactive_sqlite.cursor import Cursor
 from reactive_sqlite.dialect import LIMITS, noted, sqlite3
+from reactive_sqlite.grouping import Grouping
 from reactive_sqlite.ledger import Ledger
 from reactive_sqlite.region import TableName
 from reactive_sqlite.shared import SharedConnection, is_in_transaction
@@ -29,6 +30,8 @@ AT_ONCE_BYTES = 100_000
 # which the authorizer stays silent, is nearly always known here.
 _KNOWN_STATEMENTS = 4096
 _DISTURBED_BY_TRIGGERS = frozenset({"ALTER", "DETACH"})
+_COMMITTING = frozenset({"COMMIT", "END"})
+_INNER = "_reactive_sqlite_with"
 
 # The attributes in C, which the properties below cover.
 _text_factory: Any = vars(sqlite3.Connection)["text_factory"]
@@ -88,14 +91,17 @@ class Connection(SharedConnection):
 
     def rollback(self) -> None:
         self._check_open()
-        if self.owned_here():
+        if self.owned_here() and not self.broken:
             self.execute("ROLLBACK")
 
     def __enter__(self) -> Connection:
         self._check_open()
         # In autocommit mode nothing would begin a transaction for `with connection:` to end.
         if not self.owned_here():
-            self.execute("BEGIN" if self.read_only else "BEGIN IMMEDIATE")
+            self.begin(sealed=False)
+        elif self._grouping is not None and self._grouping.sealed:
+            self.execute(f"SAVEPOINT {_INNER}")
+            self._grouping.inner += 1
         return self
 
     def __exit__(
@@ -105,14 +111,20 @@ class Connection(SharedConnection):
         trace: TracebackType | None,
         /,
     ) -> Literal[False]:
-        if kind is not None:
-            self.rollback()
+        self._check_open()
+        if not self.owned_here():
             return False
-        try:
-            self.commit()
-        except BaseException:
-            self.rollback()
-            raise
+        grouping = self._grouping
+        if grouping is not None and grouping.sealed:
+            self._leave_inner(grouping, failed=kind is not None)
+        elif kind is not None:
+            self.abort()
+        else:
+            try:
+                self.complete()
+            except BaseException:
+                self.abort()
+                raise
         return False
 
     def set_authorizer(self, authorizer_callback: Callable[..., int] | None) -> None:
@@ -162,6 +174,37 @@ class Connection(SharedConnection):
             super().close()
 
     # -- for the rooms above ---------------------------------------------------------------------
+
+    def begin(self, *, sealed: bool) -> None:
+        """Begin the transaction of a `with` block; only its end may commit where it is sealed."""
+        self.execute("BEGIN" if self.read_only else "BEGIN IMMEDIATE")
+        self._grouping = Grouping(sealed=sealed)
+
+    def complete(self) -> None:
+        """Commit the transaction of a `with` block, at its end.
+
+        Raises OperationalError where it has been rolled back before.
+        """
+        if self.turn.is_mine():
+            if self._grouping is not None and self._grouping.ended is not None:
+                raise self._grouping.error()
+            self._grouping = None
+        self.execute("COMMIT")
+
+    def abort(self) -> None:
+        """Roll the transaction of a `with` block back, at its end."""
+        if not self.owned_here():
+            return
+        grouping = self._grouping
+        if grouping is None or grouping.ended is None:
+            self._grouping = None
+            self.execute("ROLLBACK")
+            return
+        with self.exclusive():
+            self._grouping = None
+            self.turn.disown()
+            grouping.ended()
+        self._deliver()
 
     @property
     def text_factory(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -298,7 +341,7 @@ class Connection(SharedConnection):
                     turn.wake()
             finally:
                 turn.release_now()
-            if ledger is not None and not self._depth:
+            if ledger is not None and not self._depth and not self.broken:
                 ledger.deliver()
 
     def run_many(self, cursor: Cursor, sql: str, rows: Iterable[Any]) -> None:
@@ -326,7 +369,7 @@ class Connection(SharedConnection):
         self._acquire()
         try:
             if is_in_transaction(self):
-                self._own_statement("COMMIT")
+                self._own_statement("COMMIT")  # refused where a block is to be whole
             self._quiet += 1
             try:
                 for statement in _statements(script):
@@ -355,6 +398,8 @@ class Connection(SharedConnection):
         known = self._statements.get(sql)
         if known is None and first_keyword(sql) in _DISTURBED_BY_TRIGGERS:
             ledger.make_way()
+        if self._grouping is not None and self._grouping.sealed and _commits(sql, known):
+            raise sqlite3.OperationalError("only its end can commit the transaction of this block")
         authorizer = self._authorizer
         outer, authorizer.actions = authorizer.actions, []
         mark, changes = ledger.mark(), self.total_changes
@@ -430,7 +475,7 @@ class Connection(SharedConnection):
             noted(error, sql)
         if self.total_changes == changes:
             ledger.forget(mark)
-        self._after_failure(ledger, was=was)
+        self._after_failure(error, ledger, was=was)
 
     def _learn(self, sql: str, actions: list[Action]) -> Statement:
         if not actions:
@@ -458,6 +503,10 @@ class Connection(SharedConnection):
             self.turn.own()
             return
         if was:
+            if self._grouping is not None and self._grouping.sealed:
+                self._grouping.end(ledger.rolled_back)
+                return
+            self._grouping = None
             self.turn.disown()
             if statement.transaction == "ROLLBACK":
                 ledger.rolled_back()
@@ -465,9 +514,11 @@ class Connection(SharedConnection):
         if not self._depth:
             self._boundary()
 
-    def _after_failure(self, ledger: Ledger, *, was: bool) -> None:
+    def _after_failure(self, error: BaseException, ledger: Ledger, *, was: bool) -> None:
         if is_in_transaction(self):
             self.turn.own()
+        elif was and self._grouping is not None:
+            self._grouping.end(ledger.rolled_back, error)
         elif was:
             self.turn.disown()
             ledger.rolled_back()
@@ -484,23 +535,37 @@ class Connection(SharedConnection):
             self.ledger.committed()
 
     def _deliver(self) -> None:
-        if self.ledger is not None and not self._depth:
+        if self.ledger is not None and not self._depth and not self.broken:
             self.ledger.deliver()
 
     def _blob_closed(self, table: TableName, wrote: bool) -> None:
         with self.exclusive():
             if wrote and self.ledger is not None:
                 self.ledger.wrote_table(table)
-            if not is_in_transaction(self):
+            if not (is_in_transaction(self) or self.broken):
                 self.turn.disown()
                 if not self._depth:
                     self._boundary()
         self._deliver()
 
+    def _leave_inner(self, grouping: Grouping, *, failed: bool) -> None:
+        if not grouping.inner or self.broken:
+            return
+        grouping.inner -= 1
+        if failed:
+            self.execute(f"ROLLBACK TO {_INNER}")
+        self.execute(f"RELEASE {_INNER}")
+
 
 def _legible(text: bytes) -> str:
     # A program has the statement's blobs among its texts, such as the x'ff' of a query.
     return text.decode(errors="replace")
+
+
+def _commits(sql: str, known: Statement | None) -> bool:
+    if known is not None:
+        return known.transaction == "COMMIT"
+    return first_keyword(sql) in _COMMITTING
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -319,20 +319,22 @@ class Database(sqlite_utils.Database):
 
         The outermost is a BEGIN IMMEDIATE, which takes the write lock at once; nested ones are
         savepoints. Observers are told once, after the outermost has been committed.
+
+        Nothing else commits it: COMMIT is refused inside, and where it was rolled back as a whole,
+        as SQLite does for `OR ROLLBACK` or an interrupt, so is all that the block goes on to do.
         """
         self._check_open()
         conn = self.conn
         if not conn.owned_here():
             try:
                 # Inside, for a signal's handler may raise when it has begun.
-                conn.execute("BEGIN" if conn.read_only else "BEGIN IMMEDIATE")
+                conn.begin(sealed=True)
                 yield self
                 if self.broker.capture.redefined:
                     self.broker.log.mend()  # here, so that no change of others goes unlogged
-                conn.execute("COMMIT")
+                conn.complete()
             except BaseException:
-                if conn.owned_here():
-                    conn.execute("ROLLBACK")
+                conn.abort()
                 raise
             return
         conn.execute(f"SAVEPOINT {_SAVEPOINT}")
@@ -340,7 +342,7 @@ class Database(sqlite_utils.Database):
             yield self
         except BaseException:
             # RAISE(ROLLBACK) and its kin have ended the whole transaction, savepoints and all.
-            if conn.owned_here():
+            if conn.owned_here() and not conn.broken:
                 conn.execute(f"ROLLBACK TO {_SAVEPOINT}")
                 conn.execute(f"RELEASE {_SAVEPOINT}")
             raise

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.forks import ELSEWHERE, NO_COPY, is_of_this_process
+from reactive_sqlite.grouping import Grouping
 from reactive_sqlite.turnstile import Turnstile
 
 is_in_transaction: Callable[[Any], bool] = vars(sqlite3.Connection)["in_transaction"].__get__
@@ -28,6 +29,7 @@ class SharedConnection(sqlite3.Connection):
         self.turn = Turnstile(busy_timeout)
         self.closed = False
         self.ended_by: Exception | None = None  # what closed it, if it was not its user
+        self._grouping: Grouping | None = None  # of the `with` block around the open transaction
         self._depth = 0  # statements running inside statements (a Python function called by SQL)
         is_of_this_process(self)
 
@@ -63,7 +65,12 @@ class SharedConnection(sqlite3.Connection):
     def owned_here(self) -> bool:
         """Whether this thread is inside the open transaction."""
         # While it is, no other thread is inside SQLite, so this one may ask it.
-        return self.turn.is_mine() and not self.closed and is_in_transaction(self)
+        return self.turn.is_mine() and not self.closed and (is_in_transaction(self) or self.broken)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the transaction has ended before the `with` block around it, which was to."""
+        return self._grouping is not None and self._grouping.ended is not None
 
     @contextmanager
     def exclusive(self) -> Generator[None, None, None]:
@@ -80,7 +87,7 @@ class SharedConnection(sqlite3.Connection):
         with self.exclusive():
             if self.closed:
                 return
-            self.closed = True
+            self.closed, self._grouping = True, None
             super().close()
             self.turn.disown()
 
@@ -111,6 +118,10 @@ class SharedConnection(sqlite3.Connection):
         if self.closed:
             self.turn.release()
             self._check_open()
+        grouping = self._grouping
+        if grouping is not None and grouping.ended is not None:
+            self.turn.release()
+            raise grouping.error()
 
     def _lock(self) -> None:
         turn = self.turn
@@ -128,14 +139,18 @@ class SharedConnection(sqlite3.Connection):
                     self._take_over()
             if turn.is_mine() and not (self._depth or self.closed or is_in_transaction(self)):
                 # It was ended past us, through a bare sqlite3.Cursor: who knows which way.
-                turn.disown()
-                self._boundary()
+                if self._grouping is not None:
+                    self._grouping.end(self._boundary)
+                else:
+                    turn.disown()
+                    self._boundary()
         except BaseException:
             turn.release()
             raise
 
     def _take_over(self) -> None:
         """Roll back the transaction of a thread that is no more."""
+        self._grouping = None
         super().rollback()
         self.turn.disown()
 
@@ -152,5 +167,5 @@ class SharedConnection(sqlite3.Connection):
             return
         if is_in_transaction(self):
             self.turn.own()
-        elif self.turn.is_mine():
+        elif self.turn.is_mine() and not self.broken:
             self.turn.disown()

@@ -93,7 +93,7 @@ class WorkflowDatabase(Database):
         if self.conn.owned_here():
             for undone in reversed(self._undo):
                 _undo_all(undone)
-            self.conn.execute("ROLLBACK")
+            self.conn.abort()
 
     @contextmanager
     def _numbered(self) -> Generator[None]:

@@ -42,6 +42,7 @@ ROWS = {
     "reactive_sqlite.cursor": 3,  # rows buffered
     "reactive_sqlite.blob": 3,  # writes through a blob handle, noticed
     "reactive_sqlite.turnstile": 3,  # which thread may use the connection
+    "reactive_sqlite.grouping": 3,  # the block around a transaction: what ends it besides
     "reactive_sqlite.shared": 3,  # a connection used from many threads
     "reactive_sqlite.ledger": 3,  # who is told of statements and ends of transactions
     "reactive_sqlite.authorizer": 3,  # what the compiler asks, recorded
