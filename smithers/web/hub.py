@@ -51,9 +51,10 @@ class Channel:
         self.streams: set[Stream] = set()
         self.current: Emission | None = None
         self.error: str | None = None
-        # These two belong to the worker.
+        # These belong to the worker.
         self.topic: Topic | None = None
         self.subscription: DisposableBase | None = None
+        self.ended = False  # by an error, and is to be followed anew
         self._newest: Emission | None = None
 
     def forget(self) -> None:
@@ -80,6 +81,8 @@ class Channel:
 
     def fail(self, error: str) -> None:
         """Let every stream say that there is nothing to be seen, and why."""
+        if error == self.error:
+            return  # said already
         self.error = error
         for stream in self.streams:
             stream.due(self)
@@ -311,10 +314,12 @@ class Hub:
                 self._post(channel.show, emission)
 
         def fail(error: Exception) -> None:
+            channel.ended = channel.topic is not None and not channel.topic.goes_on
             if not self._is_lost(error):
                 channel.forget()
                 self._post(channel.fail, str(error))
 
+        _dispose(channel)
         channel.forget()
         try:
             channel.topic = topic(self._db, channel.name)
@@ -325,7 +330,9 @@ class Hub:
     def _look(self, channels: Sequence[Channel]) -> None:
         try:
             for channel in channels:
-                if channel.topic is not None:
+                if channel.ended:  # what it reads may be well again
+                    self._follow(channel)
+                elif channel.topic is not None:
                     channel.topic.look()
         except TROUBLE as error:
             if not self._is_lost(error):
@@ -366,3 +373,4 @@ def _dispose(channel: Channel) -> None:
     if channel.subscription is not None:
         channel.subscription.dispose()
     channel.topic = channel.subscription = None
+    channel.ended = False

@@ -12,11 +12,13 @@ from typing import Any, Protocol
 from reactivex.abc import DisposableBase
 from reactivex.disposable import Disposable
 
+from reactive_sqlite.arguments import shown
 from reactive_sqlite.changes import ChangeSet
 from reactive_sqlite.errors import DatabaseClosed
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.worker import Worker
 from smithers.db import SmithersDB
+from smithers.errors import StateTypeError
 from smithers.jsontext import json_text
 from smithers.records import Approval, DeadLetter, Execution, Trigger
 from smithers.storage.overview import Overview, Part
@@ -46,10 +48,16 @@ Fail = Callable[[Exception], None]
 
 
 class Topic(Protocol):
-    """Something that a page follows."""
+    """Something that a page follows.
+
+    Attributes:
+        goes_on: whether it tells more after an error; else that is its last call.
+    """
+
+    goes_on: bool
 
     def follow(self, tell: Tell, fail: Fail) -> DisposableBase:
-        """Tell the items now and whenever they have changed; `fail` is the last call."""
+        """Tell the items now and whenever they have changed."""
         ...
 
     def look(self) -> None:
@@ -76,6 +84,8 @@ def topic(db: SmithersDB, name: str) -> Topic:
 class Listing:
     """A topic that is one observed query."""
 
+    goes_on = False
+
     def __init__(self, query: ObservableQuery[tuple[int, list[Item]]]) -> None:
         self._query = query
 
@@ -92,6 +102,8 @@ class Executions:
     Whether the owner of one lives is looked at again and again: a process that dies commits
     nothing.
     """
+
+    goes_on = False
 
     def __init__(
         self,
@@ -153,6 +165,8 @@ class Question:
     It is asked elsewhere than the other topics, since it may be slow.
     """
 
+    goes_on = True
+
     def __init__(self, db: SmithersDB, path: Path, sql: str) -> None:
         self._db = db
         self._path = path
@@ -201,7 +215,7 @@ class Question:
             self._asked = False
         try:
             answer = ask(self._path, self._sql)
-            shown = item(
+            told = item(
                 "answer",
                 id="answer",
                 columns=answer.columns,
@@ -214,7 +228,7 @@ class Question:
             fail(error)
             return
         self._tables = answer.tables
-        tell(Seen(0, [shown]))
+        tell(Seen(0, [told]))
 
 
 def numbered(
@@ -355,8 +369,13 @@ def state_item(key: str, text: str, updated_at: str) -> Item:
     """Make the item of a key, its value as the JSON text that it is stored as.
 
     Where that is long, `value` is null, `beginning` its first characters and `size` how many it
-    has.
+    has. Raises StateTypeError for what another program has put there that is no text.
     """
+    for stored in (key, text, updated_at):
+        if type(stored) is not str:
+            raise StateTypeError(
+                f"state {shown(key)}: there is no text stored, but {shown(stored)}"
+            )
     name, at = json_text(key), json_text(updated_at)
     if len(text) > LONG_VALUE:
         beginning = json_text(text[:LONG_VALUE])

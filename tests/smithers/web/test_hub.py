@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,23 @@ async def test_a_topic_that_there_is_not_is_said_to_be_none(browser: Browser) ->
         assert failed.data == {"topic": "nothing", "error": "there is no topic 'nothing'"}
         assert await events.topic("state") == []
     assert (await browser.get("/events?" + "topic=state&" * 21)).status_code == 400
+
+
+async def test_a_topic_that_could_not_be_read_is_shown_when_it_can_be(
+    db: SmithersDB, path: Path, browser: Browser
+) -> None:
+    db.state.set("phase", 1)
+    with closing(sqlite3.connect(path / "db.sqlite", isolation_level=None)) as careless:
+        careless.execute("PRAGMA ignore_check_constraints = ON")
+        careless.execute("UPDATE state SET value = x'ff'")
+        async with browser.events("state") as events:
+            failed = await events.next("failed", "value")
+            assert "state 'phase'" in failed.data["error"], "it says which key it is"
+            careless.execute("UPDATE state SET value = 2")
+            assert [one["value"] for one in await events.topic("state")] == [2]
+            db.state.set("phase", 3)
+            event = await events.next("value", "diff", "failed")
+            assert (event.kind, event.data["topic"]) != ("failed", "state")
 
 
 async def _all_told(db: SmithersDB, pages: Sequence[Events], number: int) -> None:
