@@ -6,7 +6,7 @@ from reactive_sqlite.analysis import Analysis, proven_pins
 from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.dialect import sqlite3
-from reactive_sqlite.incremental import OneRow, one_row
+from reactive_sqlite.onerow import OneRow, one_row
 from reactive_sqlite.region import Region
 from reactive_sqlite.source import Source
 from reactive_sqlite.versions import Versions

@@ -10,7 +10,7 @@ from sqlite_utils.utils import dedupe_keys
 
 from reactive_sqlite.arguments import check_parameter, check_parameters
 from reactive_sqlite.equality import kind_of
-from reactive_sqlite.incremental import OneRow
+from reactive_sqlite.onerow import OneRow
 from reactive_sqlite.region import Region
 
 Parameters = Sequence[Any] | Mapping[str, Any]

@@ -10,8 +10,8 @@ import sqlite_utils.db
 from reactive_sqlite.arguments import name_text, shown, sql_text
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.dialect import quote, sqlite3
-from reactive_sqlite.incremental import EVERY_COLUMN
 from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.onerow import EVERY_COLUMN
 from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
 from reactive_sqlite.source import frozen_parameters
 
