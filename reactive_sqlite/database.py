@@ -25,12 +25,13 @@ from reactive_sqlite.arguments import (
 from reactive_sqlite.broker import Broker
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.changes import ChangeSet
+from reactive_sqlite.changestream import changes
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Home, default_report
 from reactive_sqlite.dialect import MINIMUM_SQLITE, locked_elsewhere, noted, sqlite3
 from reactive_sqlite.errors import DatabaseReplaced, NotTracked
 from reactive_sqlite.forks import NO_COPY
-from reactive_sqlite.many import changes, observe_many
+from reactive_sqlite.many import observe_many
 from reactive_sqlite.observation import ObservableQuery
 from reactive_sqlite.opening import Frozen, connect, path_text
 from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection

@@ -74,7 +74,8 @@ ROWS = {
     "reactive_sqlite.asyncquery": 5,  # an observed query as the event loop sees it
     "reactive_sqlite.asyncfeed": 5,  # a feed as the event loop sees it
     "reactive_sqlite.trail": 3,  # which keys other programs wrote, where a table keeps that
-    "reactive_sqlite.many": 4,  # tuples of queries, streams of change sets
+    "reactive_sqlite.many": 4,  # tuples of queries
+    "reactive_sqlite.changestream": 4,  # change sets as an observable
     "reactive_sqlite.onerow": 4,  # a query for one row, answered by the captured one
     "reactive_sqlite.inotify": 4,  # Linux's file events, for `watcher`
     "reactive_sqlite.wakeups": 4,  # what may wake `watcher`, one class for each kind of event
