@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         Trigger,
     )
     from smithers.registry import ANY
+    from smithers.runtime.recorder import AgentRecorder
     from smithers.runtime.run import Run
     from smithers.runtime.runners import (
         AgentOutcome,
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
         CommandRunner,
         RunnerError,
     )
-    from smithers.runtime.tracking import AgentRecorder
     from smithers.storage.agents import Agents
     from smithers.storage.approvals import Approvals
     from smithers.storage.executions import Executions
@@ -232,7 +232,7 @@ _HOMES = {
     **dict.fromkeys(_RECORDS, "smithers.records"),
     **dict.fromkeys(_FACES, "smithers.aio"),
     **dict.fromkeys(_RUNNERS, "smithers.runtime.runners"),
-    "AgentRecorder": "smithers.runtime.tracking",
+    "AgentRecorder": "smithers.runtime.recorder",
     "Agents": "smithers.storage.agents",
     "Approvals": "smithers.storage.approvals",
     "Executions": "smithers.storage.executions",

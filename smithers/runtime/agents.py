@@ -23,9 +23,9 @@ from smithers.failure import writable
 from smithers.records import Agent, AgentResult
 from smithers.runtime.groups import to_the_end
 from smithers.runtime.place import Place
+from smithers.runtime.recorder import AgentRecorder, EndedElsewhere, OnTool
 from smithers.runtime.runners import AgentOutcome, AgentRunner, AgentTask, RunnerError
 from smithers.runtime.script import Script
-from smithers.runtime.tracking import AgentRecorder, EndedElsewhere, OnTool
 from smithers.shapes import Misfit, Shape, shape_of, type_name
 from smithers.storage.standings import Standing
 

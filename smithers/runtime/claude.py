@@ -23,9 +23,9 @@ from smithers.runtime.agents import AgentCall, agent
 from smithers.runtime.groups import Launched, end_group, to_the_end
 from smithers.runtime.host import Host
 from smithers.runtime.mcp import offer
+from smithers.runtime.recorder import AgentRecorder
 from smithers.runtime.runners import TAIL, AgentOutcome, AgentTask, RunnerError
 from smithers.runtime.script import Script
-from smithers.runtime.tracking import AgentRecorder
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions

@@ -28,8 +28,8 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
+from smithers.runtime.recorder import AgentRecorder
 from smithers.runtime.runners import RunnerError
-from smithers.runtime.tracking import AgentRecorder
 
 # Messages of this model are made up by Claude Code itself, to tell of errors; nobody bills them.
 _MADE_UP = "<synthetic>"

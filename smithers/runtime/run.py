@@ -26,10 +26,10 @@ from smithers.runtime.host import Host
 from smithers.runtime.human import human
 from smithers.runtime.parallel import parallel
 from smithers.runtime.ralph import Body, ralph
+from smithers.runtime.recorder import OnTool
 from smithers.runtime.runners import AgentRunner
 from smithers.runtime.script import Script
 from smithers.runtime.steps import phase, step
-from smithers.runtime.tracking import OnTool
 from smithers.schema.executions import ENDED
 from smithers.storage.standings import Standing
 

@@ -14,7 +14,7 @@ from reactive_sqlite.arguments import shown
 from reactive_sqlite.opening import path_text
 from smithers.codec import check_text
 from smithers.runtime.groups import end_group, to_the_end
-from smithers.runtime.tracking import AgentRecorder
+from smithers.runtime.recorder import AgentRecorder
 
 PROMPT = "{prompt}"
 # Of what a failing program said, characters that its error keeps.

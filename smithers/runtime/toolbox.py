@@ -13,7 +13,7 @@ from reactive_sqlite.arguments import is_unicode, shown
 from smithers.db import SmithersDB
 from smithers.jsontext import json_text
 from smithers.records import Memory, Transition
-from smithers.runtime.room import FEW, LEAST_SHARE, cut, put, share_out, short
+from smithers.runtime.excerpts import FEW, LEAST_SHARE, cut, put, share_out, short
 from smithers.runtime.tool import Arguments, Schema, Tool
 from smithers.schema.memories import CATEGORIES, SCOPES
 

@@ -12,9 +12,8 @@ import pytest
 
 from reactive_sqlite import sqlite3
 from smithers import AsyncSmithersDB, ToolCall, create_async_smithers_db
-from smithers.runtime import tracking
 from smithers.runtime.host import Host
-from smithers.runtime.tracking import AgentRecorder
+from smithers.runtime.recorder import PAUSE, AgentRecorder, EndedElsewhere
 from smithers.runtime.usage import Usage
 
 M = {"input": 10, "output": 1, "cache_read": 2, "cache_write": 3}
@@ -115,7 +114,7 @@ async def test_a_chatty_agent_has_few_commits(desk: Desk) -> None:
     while time.monotonic() - began < 1.5:
         desk.recorder.text("word ")
         await asyncio.sleep(0.005)
-    assert 1 <= count() <= 1.5 / tracking.PAUSE + 2
+    assert 1 <= count() <= 1.5 / PAUSE + 2
     agent = await desk.db.agents.get(desk.id)
     assert agent is not None and agent.output, "it is seen while it runs"
 
@@ -147,7 +146,7 @@ async def test_the_pause_grows_with_what_writing_takes(
     count = await commits(desk.db)
     desk.recorder._took = 0.05  # pyright: ignore[reportPrivateUsage]
     desk.recorder.text("x")
-    await asyncio.sleep(3 * tracking.PAUSE)
+    await asyncio.sleep(3 * PAUSE)
     assert count() == 0, "a fifteenth of a second of work is followed by seconds of rest"
     await desk.recorder.flush()
     assert count() == 1
@@ -291,7 +290,7 @@ async def test_a_locked_database_stops_nothing_and_loses_nothing(
 async def test_a_database_that_stays_locked_is_reported_and_noted(
     impatient: AsyncSmithersDB, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking, "PAUSE", 0.01)
+    monkeypatch.setattr("smithers.runtime.recorder.PAUSE", 0.01)
     reported: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: reported.append(context))
@@ -314,5 +313,5 @@ async def test_a_row_that_has_ended_stops_the_agent(desk: Desk) -> None:
     await desk.db.agents.cancel(desk.id)
     desk.recorder.text("more")
     await desk.recorder.flush()
-    with pytest.raises(tracking.EndedElsewhere, match="cancelled"):
+    with pytest.raises(EndedElsewhere, match="cancelled"):
         desk.recorder.stopped.result()
