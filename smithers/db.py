@@ -21,6 +21,7 @@ from smithers.clock import Clock, utc_now
 from smithers.codec import check_text
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
 from smithers.files import make_file, opened_path, refusal
+from smithers.foreignlog import check_log
 from smithers.ids import new_id
 from smithers.journal import Journal
 from smithers.memory.projects import project_of, shared_store, user_store
@@ -413,6 +414,8 @@ def open_smithers_db(
         make_file(file)
     elif file is not None and not file.is_file():
         raise CannotOpen(str(file), "there is no such file")
+    if file is not None:
+        check_log(file)
     name = MEMORY if file is None else str(file)
     try:
         database = WorkflowDatabase(

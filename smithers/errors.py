@@ -21,6 +21,7 @@
     ├── RepositoryError         git or jj cannot say what the current commit is
     └── CannotOpen              nothing was opened, and nothing on disk was changed
         ├── NotADatabase        the file is of another kind, or damaged
+        ├── ForeignLog          the log beside the file is that of another database
         └── SchemaTooNew        the file was written by a newer version of this package
 
 What is wrong with an argument (a value that is not JSON, a key outside the rule) is a plain
@@ -258,6 +259,22 @@ class CannotOpen(SmithersError):
 
 class NotADatabase(CannotOpen):
     """The file is no SQLite database, or a damaged one; it was left as it is."""
+
+
+class ForeignLog(CannotOpen):
+    """The write-ahead log beside the file is not its own; both were left as they are.
+
+    Attributes:
+        log: the path of the log, as text.
+    """
+
+    def __init__(self, path: str, log: str, what: str) -> None:
+        super().__init__(
+            path,
+            f"its write-ahead log {shown(log, LONGEST_PATH)} is {what}: put it where it belongs,"
+            " or take it away",
+        )
+        self.log = log
 
 
 class SchemaTooNew(CannotOpen):

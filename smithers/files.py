@@ -45,13 +45,18 @@ def opened_path(path: object, name: str = "the path of a database") -> str:
 
 def refusal(name: str, error: Exception) -> CannotOpen:
     """Make of an error of SQLite at opening the one that says so."""
-    # The low byte is the primary result code.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+    if is_damage(error):
         return NotADatabase(name, str(error))
     # What opening adds to SQLite's words; the path is in ours already.
     notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("while ")]
     return CannotOpen(name, "; ".join([str(error), *notes]))
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether SQLite says that the file is none of its own, or damaged."""
+    # The low byte is the primary result code.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 def _make_directory(place: Path) -> None:

@@ -97,6 +97,7 @@ ROWS = {
     "smithers.files": 7,  # files and directories made for this user alone
     "smithers.jsontext": 7,  # values as JSON text that every reader takes
     "smithers.schema": 8,
+    "smithers.foreignlog": 8,  # the log of another database, before SQLite takes it for a file's
     "smithers.context": 8,
     "smithers.ownership": 8,
     "smithers.journal": 8,

@@ -15,6 +15,7 @@ from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import DatabaseClosed
 from smithers.errors import CannotOpen, SchemaTooNew
 from smithers.files import make_file, refusal
+from smithers.foreignlog import check_log
 from smithers.schema import STORE_VERSION, migrate_store, store_version
 
 # Not that of a workflow database: no search for those finds it.
@@ -165,6 +166,7 @@ class Store:
 
     def _connected(self, *, make: bool) -> Database | None:
         options, name = self.options, str(self.file)
+        check_log(self.file)
         writable = os.access(self.file, os.W_OK) and os.access(self.file.parent, os.W_OK)
         try:
             database = Database(

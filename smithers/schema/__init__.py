@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from smithers.schema.executions import EXECUTIONS
 from smithers.schema.history import HISTORY
+from smithers.schema.identity import IDENTITY
 from smithers.schema.memories import MEMORIES, STORE
 from smithers.schema.runtime import RUNTIME
 from smithers.schema.transfer import TRANSFER
@@ -57,10 +58,14 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("0007_triggers", TRIGGERS),
     # The opener tracks the tables then; by statements alone that cannot be said.
     ("0008_change_log", ()),
+    ("0009_identity", IDENTITY),
 )
 SCHEMA_VERSION = len(STEPS)
 # The same of a file that holds memories alone.
-STORE_STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (("0001_memories", STORE),)
+STORE_STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("0001_memories", STORE),
+    ("0002_identity", IDENTITY),
+)
 STORE_VERSION = len(STORE_STEPS)
 
 

@@ -14,6 +14,7 @@ from reactive_sqlite.opening import connect, path_text
 from smithers.dumpfile import BrokenText, DumpReader, DumpWriter, check_target, written
 from smithers.errors import DumpConflict, DumpTooNew, InTransaction
 from smithers.schema import INTERNAL_TABLES, SCHEMA_VERSION, TABLES
+from smithers.schema.identity import MARKED
 from smithers.workspace import Workspace
 
 MOVED: tuple[str, ...] = (*TABLES, *INTERNAL_TABLES)
@@ -25,7 +26,7 @@ _LOADING = "INSERT INTO _smithers_meta (name, value) VALUES ('loading', '1')"
 _LOADED = "DELETE FROM _smithers_meta WHERE name = 'loading'"
 _COLUMNS = "SELECT name, pk FROM pragma_table_xinfo(?) WHERE hidden = 0 ORDER BY cid"
 # The last numbers that were given, so that none is given twice.
-_SEQUENCES = "SELECT name, seq FROM sqlite_sequence ORDER BY name"
+_SEQUENCES = f"SELECT name, seq FROM sqlite_sequence WHERE NOT {MARKED} ORDER BY name"
 _RAISE = "UPDATE sqlite_sequence SET seq = max(seq, :seq) WHERE name = :name"
 _BEGIN = """
     INSERT INTO sqlite_sequence (name, seq) SELECT :name, :seq WHERE NOT EXISTS (
