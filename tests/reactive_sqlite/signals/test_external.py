@@ -355,6 +355,32 @@ def test_a_volatile_leaf_that_is_freed_makes_no_memo_distrust_its_cache() -> Non
     assert STATE.volatiles == before
 
 
+def test_a_memo_over_no_volatile_leaf_trusts_its_cache_though_another_is_volatile() -> None:
+    leaf, other = External(1), External(1)
+    runs: list[int] = []
+    inner = create_memo(lambda: note(runs, 1, read(leaf)))
+    outer = create_memo(lambda: inner() + 1)
+    other.volatile = True
+    assert (outer(), outer(), len(runs)) == (2, 2, 1)
+    emit((other, 2))
+    assert (outer(), outer(), len(runs)) == (2, 2, 1)
+    other.volatile = False
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_leaf_behind_a_memo_is_watched_no_longer_though_what_else_that_read_is(
+    first: bool,
+) -> None:
+    watch = Watch()
+    shared, _ = create_signal(0)
+    follower = create_effect(lambda: shared())
+    order = (watch.leaf.track, shared) if first else (shared, watch.leaf.track)
+    memo = create_memo(lambda: [one() for one in order])
+    create_effect(lambda: memo()).dispose()
+    assert watch.seen == [True, False]
+    follower.dispose()
+
+
 def test_a_live_memo_over_a_volatile_leaf_trusts_its_cache() -> None:
     leaf = External(1)
     runs: list[int] = []

@@ -23,6 +23,7 @@ from reactive_sqlite import (
     untrack,
 )
 from reactive_sqlite.signals.signal import Signal
+from reactive_sqlite.signals.state import STATE
 from tests.reactive_sqlite.signals.finalizing import Finalizing
 from tests.reactive_sqlite.signals.noting import note
 
@@ -494,7 +495,7 @@ def test_a_memo_that_failed_in_the_middle_of_a_batch_that_reverts_wakes_nobody()
     assert seen == [10, 5]
 
 
-@pytest.mark.parametrize("way", ["set", "batch", "effect"])
+@pytest.mark.parametrize("way", ["set", "batch", "effect", "memo"])
 def test_a_disposal_in_the_middle_of_marking_waits_for_its_end(way: str) -> None:
     a, put = create_signal(0)
     wanted, want = create_signal(0)
@@ -506,8 +507,10 @@ def test_a_disposal_in_the_middle_of_marking_waits_for_its_end(way: str) -> None
         elif way == "batch":
             with batch():
                 put(value)
-        else:
+        elif way == "effect":
             want(value)
+        else:
+            create_memo(lambda: put(value))()
 
     seen: list[int] = []
     effects = [create_effect(lambda: seen.append(a())) for _ in range(3)]
@@ -520,6 +523,7 @@ def test_a_disposal_in_the_middle_of_marking_waits_for_its_end(way: str) -> None
     seen.clear()
     set_a(2)
     assert seen == [2, 2, 2], "the disposed one of four is gone, and nothing was disturbed"
+    assert STATE.flips == {}, "nothing is left to be done"
 
 
 def test_a_write_in_the_middle_of_marking_is_delivered_at_its_end() -> None:
@@ -550,6 +554,21 @@ def test_a_memo_that_reads_itself_is_a_cycle_error_that_names_the_memos(reader: 
     assert caught.value.nodes == ("first", "second")
     set_switch(False)
     assert (first(), second()) == (1, 2), "the graph is usable after"
+
+
+def test_a_memo_may_catch_that_it_reads_itself() -> None:
+    from reactive_sqlite import CycleError
+
+    own: list[Accessor[str]] = []
+
+    def read_itself() -> str:
+        try:
+            return own[0]()
+        except CycleError as error:
+            return str(error)
+
+    own.append(create_memo(read_itself, name="mirror"))
+    assert own[0]() == "memo 'mirror' reads itself"
 
 
 def test_a_cycle_of_four_memos_names_them_in_the_order_of_reading() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from reactive_sqlite import (
     Accessor,
+    Effect,
     Owner,
     batch,
     create_effect,
@@ -19,6 +20,8 @@ from reactive_sqlite import (
     on_cleanup,
     run_with_owner,
 )
+from reactive_sqlite.signals.external import External
+from tests.reactive_sqlite.signals.background import run_in_thread
 from tests.reactive_sqlite.signals.noting import note
 
 
@@ -100,9 +103,230 @@ def test_a_cleanup_that_fails_after_the_run_that_disposed_its_memo_is_told_the_r
         return 1
 
     memo = memo_that_ends_itself(compute, [])
-    with pytest.raises(ExceptionGroup, match="cleanups failed"):
+    with pytest.raises(ExceptionGroup, match=r"^cleanups failed$"):
         memo()
     assert memo() == 1
+
+
+def test_what_fails_when_the_owner_of_a_memo_is_disposed_is_raised() -> None:
+    def build(dispose: Callable[[], None]) -> Callable[[], None]:
+        def compute() -> int:
+            on_cleanup(partial(divmod, 1, 0))
+            on_cleanup(partial(divmod, 1, 0))
+            return 1
+
+        assert create_memo(compute)() == 1
+        return dispose
+
+    with pytest.raises(ExceptionGroup, match=r"^cleanups failed$"):
+        create_root(build)()
+
+
+@pytest.mark.parametrize("cleanups", [1, 2])
+def test_cleanups_that_fail_before_a_memo_computes_again_are_its_error(cleanups: int) -> None:
+    a, set_a = create_signal(0)
+
+    def compute() -> int:
+        if a() == 0:
+            for _ in range(cleanups):
+                on_cleanup(partial(divmod, 1, 0))
+        return a()
+
+    memo = create_memo(compute)
+    memo()
+    set_a(1)
+    expected = ZeroDivisionError if cleanups == 1 else ExceptionGroup
+    with pytest.raises(expected, match=r"by zero$" if cleanups == 1 else r"^cleanups failed$"):
+        memo()
+    set_a(2)
+    assert memo() == 2
+
+
+def test_what_is_made_for_a_disposed_memo_is_disposed_at_once() -> None:
+    a, set_a = create_signal(0)
+    owners: list[Owner | None] = []
+    seen: list[int] = []
+
+    def build(dispose: Callable[[], None]) -> Callable[[], None]:
+        create_memo(lambda: owners.append(get_owner()))()
+        return dispose
+
+    create_root(build)()
+    run_with_owner(owners[0], lambda: create_effect(lambda: seen.append(a())))
+    set_a(1)
+    assert seen == [0]
+
+
+def test_a_memo_over_a_disposed_one_computes_no_more_than_any_other() -> None:
+    runs: list[int] = []
+    leaf = External(0)
+    leaf.volatile = True
+
+    def build(dispose: Callable[[], None]) -> tuple[Accessor[int], Callable[[], None]]:
+        return create_memo(lambda: 7), dispose
+
+    inner, dispose = create_root(build)
+    outer = create_memo(lambda: note(runs, 1, inner()))
+    assert outer() == 7
+    dispose()
+    assert (outer(), outer(), len(runs)) == (7, 7, 1)
+    create_effect(lambda: outer()).dispose()
+    assert (outer(), len(runs)) == (7, 1)
+    leaf.volatile = False
+
+
+def test_what_is_read_and_made_after_a_memo_belongs_to_the_effect_that_read_it() -> None:
+    a, set_a = create_signal(0)
+    b, set_b = create_signal(0)
+    memo = create_memo(lambda: a())
+    seen: list[object] = []
+
+    def run() -> None:
+        memo()
+        seen.append(get_owner())
+        on_cleanup(lambda: seen.append("cleaned"))
+        b()
+
+    effect = create_effect(run)
+    set_a(1)
+    set_b(1)
+    effect.dispose()
+    assert seen == [effect, "cleaned"] * 3
+
+
+def test_a_memo_keeps_recording_although_another_thread_records_meanwhile() -> None:
+    a, set_a = create_signal(0)
+    b, _ = create_signal(0)
+    others: list[Effect] = []
+
+    def compute() -> int:
+        if not others:
+            others.append(run_in_thread(lambda: create_effect(lambda: b())).result())
+        return a()
+
+    memo = create_memo(compute)
+    seen: list[int] = []
+    effect = create_effect(lambda: seen.append(memo()))
+    set_a(1)
+    assert seen == [0, 1]
+    for one in (effect, *others):
+        one.dispose()
+
+
+def test_a_memo_may_put_right_what_it_reads() -> None:
+    a, set_a = create_signal(0)
+
+    def clamp() -> int:
+        if a() > 10:
+            set_a(10)
+        return a()
+
+    memo = create_memo(clamp)
+    again = create_memo(lambda: memo() + 1)
+    seen: list[int] = []
+    effect = create_effect(lambda: seen.append(again()))
+    set_a(20)
+    assert (memo(), again(), a()) == (10, 11, 10)
+    assert seen[-1] == 11
+    set_a(5)
+    assert (memo(), seen[-1]) == (5, 6)
+    effect.dispose()
+
+
+def test_not_a_number_is_equal_to_itself_and_to_no_number() -> None:
+    a, set_a = create_signal(1)
+    memo = create_memo(lambda: float("nan") if a() > 1 else 1.0)
+    seen: list[str] = []
+    effect = create_effect(lambda: seen.append(str(memo())))
+    for value in (2, 3, 1):
+        set_a(value)
+    assert seen == ["1.0", "nan", "1.0"]
+    effect.dispose()
+
+
+def failing_at_zero(seen: list[object], memo: Accessor[object]) -> Effect:
+    """An effect that notes a memo's value or that it has failed."""
+
+    def follow() -> None:
+        try:
+            seen.append(memo())
+        except ZeroDivisionError:
+            seen.append("error")
+
+    return create_effect(follow)
+
+
+def test_a_batch_that_ends_an_error_is_a_change_whatever_it_was_before_the_error() -> None:
+    a, set_a = create_signal(1)
+    b, set_b = create_signal(0)
+    memo = create_memo(lambda: 10 // a() + 0 * b())
+    seen: list[object] = []
+    effect = failing_at_zero(seen, memo)
+    set_a(0)
+    with batch():
+        set_b(1)
+        with pytest.raises(ZeroDivisionError):
+            memo()
+        set_a(1)
+        assert memo() == 10
+    assert seen == [10, "error", 10]
+    effect.dispose()
+
+
+def test_a_batch_that_ends_an_error_with_none_is_a_change() -> None:
+    a, set_a = create_signal(0)
+    memo = create_memo(lambda: 10 // a() if a() < 2 else None)
+    seen: list[object] = []
+    effect = failing_at_zero(seen, memo)
+    with batch():
+        set_a(1)
+        assert memo() == 10
+        set_a(2)
+        assert memo() is None
+    assert seen == ["error", None]
+    effect.dispose()
+
+
+def test_a_memo_read_twice_in_a_batch_that_changes_it_twice_is_changed() -> None:
+    a, set_a = create_signal(0)
+    memo = create_memo(lambda: a() * 10)
+    seen: list[int] = []
+    effect = create_effect(lambda: seen.append(memo()))
+    with batch():
+        for value in (1, 2):
+            set_a(value)
+            assert memo() == 10 * value
+    assert seen == [0, 20]
+    effect.dispose()
+
+
+def test_who_saw_a_memo_in_the_midst_of_a_batch_is_told_that_it_was_given_back() -> None:
+    a, set_a = create_signal(0)
+    memo = create_memo(lambda: a() * 10)
+    before: list[int] = []
+    between: list[int] = []
+    first = create_effect(lambda: before.append(memo()))
+    with batch():
+        set_a(1)
+        second = create_effect(lambda: between.append(memo()))
+        set_a(0)
+        assert memo() == 0
+    assert (before, between) == ([0], [10, 0])
+    first.dispose()
+    second.dispose()
+
+
+def test_a_memo_that_led_to_an_effect_is_still_right_after_that() -> None:
+    a, set_a = create_signal(0)
+    other, set_other = create_signal(0)
+    runs: list[int] = []
+    memo = create_memo(lambda: note(runs, 1, a()))
+    create_effect(lambda: memo()).dispose()
+    assert (memo(), len(runs)) == (0, 1)
+    set_other(other() + 1)
+    assert (memo(), len(runs)) == (0, 1)
+    set_a(1)
+    assert (memo(), len(runs)) == (1, 2)
 
 
 def test_what_is_made_later_for_a_memo_lives_until_it_computes_again() -> None:
@@ -153,6 +377,7 @@ def test_a_cached_error_does_not_grow_with_every_reader() -> None:
     def depth() -> int:
         with pytest.raises(ZeroDivisionError) as caught:
             memo()
+        assert caught.traceback[-1].name == "<lambda>", "it tells where it was raised"
         return len(caught.traceback)
 
     first = depth()

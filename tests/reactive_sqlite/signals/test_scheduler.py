@@ -228,6 +228,12 @@ def test_a_batch_that_ends_with_the_values_it_began_with_runs_nothing() -> None:
     assert seen == [0]
     set_a(1)
     assert seen == [0, 1], "the next change is seen"
+    with batch():
+        set_nan(1.0)
+    with batch():
+        set_nan(2.0)
+        set_nan(float("nan"))
+    assert seen == [0, 1, 1, 1], "not a number is equal to itself and to no number"
 
 
 def test_an_equality_of_ones_own_decides_whether_a_batch_has_reverted() -> None:
@@ -241,6 +247,18 @@ def test_an_equality_of_ones_own_decides_whether_a_batch_has_reverted() -> None:
     with batch():
         set_a([2])
     assert seen == [[1], [2]]
+
+
+def test_that_one_signal_has_reverted_says_nothing_of_another() -> None:
+    a, set_a = create_signal([1], equals=lambda old, new: old == new)
+    b, set_b = create_signal([1], equals=lambda old, new: old == new)
+    seen: list[tuple[list[int], list[int]]] = []
+    create_effect(lambda: seen.append((a(), b())))
+    with batch():
+        set_a([2])
+        set_a([1])
+        set_b([2])
+    assert seen == [([1], [1]), ([1], [2])]
 
 
 def test_an_equality_that_fails_at_the_end_of_a_batch_leaves_a_change() -> None:

@@ -291,3 +291,16 @@ def test_what_has_no_name_shows_that_of_its_function_or_its_kind() -> None:
 
     assert repr(create_effect(watch)).endswith("watch>")
     assert repr(create_effect(partial(int, 1))) == "<effect synceffect>"
+
+
+def test_what_a_function_makes_is_compared_as_what_is_set() -> None:
+    before: object = 1
+    a, set_a = create_signal(before)
+    seen: list[object] = []
+    effect = create_effect(lambda: seen.append(a()))
+    items = [1]
+    for value in (True, True, 1, items, [1], items):
+        set_a(lambda _, value=value: value)
+    assert seen == [1, True, 1, [1], [1], [1]]
+    assert [type(one) for one in seen[:3]] == [int, bool, int]
+    effect.dispose()

@@ -332,18 +332,23 @@ def test_the_error_of_a_mixed_run_reaches_no_reader() -> None:
     assert create_memo(compare)() == "whole"
 
 
-def test_a_set_between_an_effects_read_and_its_end_makes_it_run_again() -> None:
+@pytest.mark.parametrize("kind", ["signal", "memo", "memo of a memo"])
+def test_a_set_between_an_effects_read_and_its_end_makes_it_run_again(kind: str) -> None:
     a, set_a = create_signal(1)
+    memo = create_memo(lambda: a())
+    read = {"signal": a, "memo": memo, "memo of a memo": create_memo(lambda: memo())}[kind]
     seen: list[int] = []
 
     def run() -> None:
-        value = a()
+        value = read()
         if not seen:
             run_in_thread(lambda: set_a(2)).result()
         seen.append(value)
 
     create_effect(run)
     assert seen == [1, 2]
+    set_a(3)
+    assert seen == [1, 2, 3]
 
 
 def test_memos_that_read_each_other_in_different_states_are_no_cycle() -> None:  # rule 5
