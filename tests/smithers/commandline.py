@@ -19,6 +19,7 @@ import click
 import pytest
 
 from smithers.cli import main
+from tests.warm import warm_run
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,20 @@ def cells(result: Result) -> list[list[str]]:
 
 
 def in_process(*args: str, variables: Mapping[str, str] | None = None) -> Result:
-    """Run `smithers …` in a process of its own, its output a pipe."""
-    done = subprocess.run(
-        [sys.executable, "-m", "smithers", *args],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        env=environment() if variables is None else dict(variables),
-    )
+    """Run `smithers …` in a process of its own, its output no terminal.
+
+    With `variables`, which may be for what comes before Python, it is a process from scratch.
+    """
+    if variables is None:
+        done = warm_run(["-m", "smithers", *args], Path.cwd(), environment())
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "smithers", *args],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            env=dict(variables),
+        )
     return Result(done.returncode, done.stdout, done.stderr)
 
 

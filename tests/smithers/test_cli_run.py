@@ -21,6 +21,7 @@ from smithers.cli.screen import most_telling
 from smithers.cli.script import MODULE
 from smithers.storage.overview import Part
 from tests.smithers.commandline import Result, Run, environment, on_terminal
+from tests.warm import warm_run
 
 WHOLE = """
 async def main(run):
@@ -75,9 +76,9 @@ class Scripts:
         )
 
     def run(self, *args: str) -> Result:
-        with self.begin(*args) as process:
-            out, err = process.communicate(timeout=50)
-        return Result(process.returncode, out, err)
+        """Run `smithers run …` to its end."""
+        done = warm_run(["-m", "smithers", "run", *args], self.folder, environment())
+        return Result(done.returncode, done.stdout, done.stderr)
 
     def database(self, name: str = "feature") -> SmithersDB:
         return create_smithers_db(self.folder / ".smithers" / name, read_only=True)

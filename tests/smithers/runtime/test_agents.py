@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -31,6 +30,7 @@ from smithers import (
 from smithers.runtime import agents, groups
 from tests.processes import runs
 from tests.smithers.runtime import agent_sweep
+from tests.warm import warm_run
 
 ROOT = Path(__file__).parents[3]
 Work = Callable[[AgentTask, AgentRecorder], Awaitable[str]]
@@ -424,12 +424,12 @@ asyncio.run(main())
 
 def test_killed_at_every_point_it_comes_to_the_same_end(path: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    command = [sys.executable, "-W", "error", "-m", agent_sweep.__name__, str(path), str(log)]
+    command = ["-m", agent_sweep.__name__, str(path), str(log)]
     points = len(agent_sweep.PROMPTS) * len(agent_sweep.PLACES)
     for _ in range(points):
-        killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+        killed = warm_run(command, ROOT)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    done = warm_run(command, ROOT)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [
         True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from smithers import create_smithers_db
 from tests.smithers.runtime import sweep
+from tests.warm import warm_run
 
 ROOT = Path(__file__).parents[3]
 STEPS = [f"{phase} {n}" for n in range(sweep.ITERATIONS) for phase in sweep.PHASES]
@@ -21,8 +21,7 @@ NEVER = 10_000
 
 
 def started(path: Path, log: Path, fatal: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", sweep.__name__, str(path), str(log), str(fatal)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return warm_run(["-m", sweep.__name__, str(path), str(log), str(fatal)], ROOT)
 
 
 def ended(path: Path, log: Path) -> Counter[str]:
