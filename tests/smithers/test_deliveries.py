@@ -277,7 +277,8 @@ def test_who_comes_to_an_end_gives_its_triggers_back(
     until(lambda: db.triggers.list()[0].lag == 0)
     assert one.end(number) == 0
     assert one.lines.values == ["1", "2", "done"], "it returns, and the program goes on"
-    assert db.triggers.list()[0].owner is None
+    free = (None, f"{os.uname().nodename}:{other.process.pid}")  # who waits for it may have it
+    assert db.triggers.list()[0].owner in free
     db.state.set("job", 3)
     assert other.lines.wait_for_count(1) == ["3"]
 
