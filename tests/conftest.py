@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
 import shutil
 import warnings
@@ -31,6 +32,8 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     compiled = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(compiled))
 
+_USERS = itertools.count()
+
 
 def pytest_collection_finish() -> None:
     """Spare whoever collects garbage the thousands of collected tests: half a second each time."""
@@ -41,7 +44,10 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def user_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the memories of the user are, for each test anew: nothing reaches the real ones."""
-    home = tmp_path_factory.mktemp("user") / "home"
+    # Not by `mktemp`, which looks through the directories of all tests before.
+    users = tmp_path_factory.getbasetemp() / "users"
+    users.mkdir(exist_ok=True)
+    home = users / str(next(_USERS))
     monkeypatch.setenv("SMITHERS_HOME", str(home))
     monkeypatch.delenv("SMITHERS_MEMORY", raising=False)
     return home

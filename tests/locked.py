@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -76,6 +77,7 @@ def unlock(directory: Path) -> None:
         file.chmod(0o644)
 
 
+@cache
 def _works(*command: str) -> bool:
     return subprocess.run((*command, "true"), capture_output=True, timeout=60).returncode == 0
 

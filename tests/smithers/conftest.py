@@ -32,10 +32,15 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def made(path: Path, fresh: Path) -> Path:
     """The directory of a new database; a copy, since to make one takes ten times as long."""
-    path.mkdir(0o700)
-    shutil.copy(fresh, path)
-    (path / fresh.name).chmod(0o600)
-    return path
+    return copied(fresh, path)
+
+
+def copied(file: Path, directory: Path) -> Path:
+    """Copy the file of a database that nobody has open into a directory that is made for it."""
+    directory.mkdir(0o700)
+    shutil.copy(file, directory)
+    (directory / file.name).chmod(0o600)
+    return directory
 
 
 @pytest.fixture

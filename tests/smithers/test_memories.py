@@ -42,6 +42,7 @@ from smithers.schema.memories import CATEGORIES, PIECES, SCOPES, WORDS
 from smithers.workspace import WorkflowDatabase
 from tests.forgotten import forgets
 from tests.recorder import Recorder
+from tests.smithers.conftest import copied
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 INJECTIONS = (
@@ -71,10 +72,9 @@ def clock() -> Hands:
 
 
 @pytest.fixture
-def timed(tmp_path: Path, clock: Hands) -> Iterator[SmithersDB]:
+def timed(tmp_path: Path, fresh: Path, clock: Hands) -> Iterator[SmithersDB]:
     """A database whose time is that of `clock`; its file was made by another handle."""
-    create_smithers_db(tmp_path / "timed").close()
-    file = tmp_path / "timed" / "db.sqlite"
+    file = copied(fresh, tmp_path / "timed") / fresh.name
     database = WorkflowDatabase(str(file))
     database.numbering = True
     with SmithersDB(database, path=file, clock=clock) as db:

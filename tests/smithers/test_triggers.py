@@ -45,10 +45,9 @@ def calendar() -> Calendar:
 
 
 @pytest.fixture
-def db(path: Path, calendar: Calendar) -> Iterator[SmithersDB]:
+def db(made: Path, calendar: Calendar) -> Iterator[SmithersDB]:
     """A database whose clock is the calendar."""
-    create_smithers_db(path).close()
-    with opened(path, calendar) as found:
+    with opened(made, calendar) as found:
         yield found
 
 

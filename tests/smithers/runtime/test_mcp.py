@@ -18,8 +18,8 @@ from smithers.runtime.mcp import SERVER, state_tools, tool_names
 
 
 @pytest.fixture
-def db(path: Path) -> Iterator[SmithersDB]:
-    with create_smithers_db(path) as opened:
+def db(made: Path) -> Iterator[SmithersDB]:
+    with create_smithers_db(made) as opened:
         yield opened
 
 

@@ -17,8 +17,8 @@ WRITING = ["state_set", "memory_add"]
 
 
 @pytest.fixture
-def db(path: Path) -> Any:
-    with create_smithers_db(path) as opened:
+def db(made: Path) -> Any:
+    with create_smithers_db(made) as opened:
         yield opened
 
 
