@@ -238,11 +238,9 @@ class AsyncEffect(Effect):
         for node, seen in list(self.reads.items()):
             if node.is_memo and node.stale and node.fn is not None:
                 settle(node)
-            if node.stamp > seen:
-                same = node.same
-                if same is None or not same[0] <= seen <= same[1]:
-                    return False
-                self.reads[node] = STATE.clock  # a second batch that restores it is told from here
+            same = node.same
+            if node.stamp > seen and not (same is not None and same[0] <= seen <= same[1]):
+                return False
         return True
 
     def _wake(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -113,6 +115,7 @@ async def test_a_change_from_elsewhere_cancels_it_also_after_something_it_wrote_
     leaf: External[int] = External(0)
     follower = create_effect(lambda: other() if way == "set and wake" else None)
     told = Told()
+    loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(1)
 
     async def run() -> None:
         value, me = a(), current_run()
@@ -123,7 +126,7 @@ async def test_a_change_from_elsewhere_cancels_it_also_after_something_it_wrote_
             if value:
                 return
             if way == "publish":
-                await asyncio.to_thread(announce, leaf, 1, me)
+                await loop.run_in_executor(pool, announce, leaf, 1, me)
             else:
                 set_other(1)
             await asyncio.Event().wait()
@@ -133,11 +136,15 @@ async def test_a_change_from_elsewhere_cancels_it_also_after_something_it_wrote_
     effect = create_effect(run)
     await until(lambda: told.seen and (leaf.value or other.peek()))
     await turns()
-    set_a(1)
+    if way == "publish":
+        await loop.run_in_executor(pool, set_a, 1)  # by the very thread that has worked for it
+    else:
+        set_a(1)
     await until(lambda: ("done", 1) in told.seen)
     assert told.seen == [("in", 0), ("cancelled", 0), ("in", 1), ("done", 1)]
     effect.dispose()
     follower.dispose()
+    pool.shutdown()
 
 
 async def test_a_publication_from_elsewhere_cancels_it_though_its_own_follows() -> None:
@@ -309,9 +316,8 @@ async def test_a_write_elsewhere_during_its_step_is_no_change_of_what_it_has_rea
     effect.dispose()
 
 
-async def test_batches_that_restore_what_it_read_do_not_cancel_it_though_others_write_between() -> (
-    None
-):
+@pytest.mark.parametrize("wrote_between", [True, False])
+async def test_a_batch_that_restores_what_it_read_does_not_cancel_it(wrote_between: bool) -> None:
     a, set_a = create_signal(0)
     odd = create_memo(lambda: a() % 2)
     _, set_other = create_signal(0)
@@ -325,13 +331,13 @@ async def test_batches_that_restore_what_it_read_do_not_cancel_it_though_others_
 
     effect = create_effect(run)
     await until(lambda: seen)
-    for value in range(2, 5):
-        set_other(value)
-        with batch():
-            set_a(value)
-            odd()
-            set_a(1)
-        await turns()
+    if wrote_between:
+        set_other(1)
+    with batch():
+        set_a(2)
+        odd()
+        set_a(1)
+    await turns()
     assert seen == [1]
     effect.dispose()
 
@@ -471,4 +477,49 @@ def test_a_step_inside_a_batch_reads_owns_and_goes_on_as_any_other() -> None:
         set_a(1)
         runner.run(turns())
         assert (seen, owned, inner) == ([0, 1], [True, True], [0, 1])
+        effect.dispose()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_what_a_step_read_in_the_midst_of_another_threads_batch_makes_it_run_again(
+    inside: bool,
+) -> None:
+    get, put = create_signal(0)
+    begun, end = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def write() -> None:
+        with batch():
+            put(1)
+            begun.set()
+            end.wait(WAIT)
+            put(0)
+
+    writer = threading.Thread(target=write)
+
+    class Slow(AsyncEffect):
+        """One that loses the processor between noting its first read and reading."""
+
+        __slots__ = ()
+
+        def _record(self, node: Node) -> None:
+            super()._record(node)
+            if not seen:
+                writer.start()
+                assert begun.wait(WAIT)
+
+    async def run() -> None:
+        seen.append(get())
+        end.set()
+        writer.join()
+
+    async def start() -> AsyncEffect:
+        return Slow(run, MISSING, None)
+
+    with asyncio.Runner() as runner:
+        with batch() if inside else nullcontext():
+            effect = runner.run(start())
+            runner.run(until(lambda: seen))
+        runner.run(until(lambda: len(seen) == 2))
+        assert seen == [1, 0], "it was given back the value that it had when the read was noted"
         effect.dispose()

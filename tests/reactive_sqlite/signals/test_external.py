@@ -17,6 +17,7 @@ from reactive_sqlite import (
     create_memo,
     create_signal,
 )
+from reactive_sqlite.signals import scheduler
 from reactive_sqlite.signals.external import External, flush, publish, tracking
 from reactive_sqlite.signals.scheduler import ROUNDS
 from reactive_sqlite.signals.state import STATE
@@ -136,19 +137,25 @@ def test_errors_of_effects_that_those_write_to_go_to_its_handler_as_well() -> No
     assert [type(error) for error in told] == [ZeroDivisionError]
 
 
-def test_publications_of_another_thread_that_fall_into_an_effects_runs_are_no_cycle() -> None:
-    leaf = External(0)
-    copy, set_copy = create_signal(-1)
-    last = 3 * ROUNDS
+def test_publications_of_another_thread_that_fall_into_an_effects_runs_are_no_cycle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "PATIENCE", 100.0)  # with which it serves that thread
+    leaves = [External(0) for _ in range(ROUNDS + 2)]
+    copy, set_copy = create_signal(0)
+    going, go = create_signal(False)
 
     def follow() -> None:
-        value = read(leaf)
-        set_copy(value)
-        if value < last:
-            run_in_thread(lambda: publish([(leaf, value + 1)], refuse)).result()
+        # Each run reads another leaf, which changes before the run has subscribed to it.
+        leaf = leaves[-1]
+        read(leaf)
+        if going() and len(leaves) > 1:
+            set_copy(len(leaves))
+            run_in_thread(lambda: publish([(leaves.pop(), 1)], refuse)).result()
 
     effect = create_effect(follow)
-    assert copy() == last
+    go(True)
+    assert (copy(), len(leaves)) == (2, 1)
     effect.dispose()
 
 
@@ -346,11 +353,16 @@ def test_a_memo_over_a_volatile_leaf_computes_at_every_read() -> None:
 
 
 def test_a_volatile_leaf_that_is_freed_makes_no_memo_distrust_its_cache() -> None:
+    gc.collect()
     before = STATE.volatiles
-    leaf = External(1)
-    leaf.volatile = True
-    assert STATE.volatiles == before + 1
-    del leaf
+    leaves = [External(number) for number in range(4)]
+    for number in range(4):
+        leaves[number].volatile = True
+    assert STATE.volatiles == before + 4
+    del leaves[0]
+    gc.collect()
+    assert STATE.volatiles == before + 3
+    leaves.clear()
     gc.collect()
     assert STATE.volatiles == before
 

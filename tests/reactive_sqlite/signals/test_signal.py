@@ -299,8 +299,9 @@ def test_what_a_function_makes_is_compared_as_what_is_set() -> None:
     seen: list[object] = []
     effect = create_effect(lambda: seen.append(a()))
     items = [1]
-    for value in (True, True, 1, items, [1], items):
-        set_a(lambda _, value=value: value)
+    made: list[object] = [True, True, 1, items, [1], items]
+    for _ in range(len(made)):
+        set_a(lambda _: made.pop(0))
     assert seen == [1, True, 1, [1], [1], [1]]
     assert [type(one) for one in seen[:3]] == [int, bool, int]
     effect.dispose()
