@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -294,7 +294,7 @@ def test_what_has_no_name_shows_that_of_its_function_or_its_kind() -> None:
 
 
 def test_what_a_function_makes_is_compared_as_what_is_set() -> None:
-    before: object = 1
+    before = cast("object", 1)
     a, set_a = create_signal(before)
     seen: list[object] = []
     effect = create_effect(lambda: seen.append(a()))
