@@ -69,6 +69,7 @@ class Broker:
         self._witnesses: list[Witness] = [self._reader]
         self._later: dict[View, None] = {}  # their first value waits for the end of the transaction
         self._underived = False  # the schema moved, and its regions are still to be asked for
+        self._unmended = False  # and tracked tables with it: some are not logged until that is done
         self._commits = 0
         self._spare: Publication | None = None  # an empty one, to be used again
         connection.ledger = self.capture
@@ -278,7 +279,7 @@ class Broker:
                 capture.drop_unwatched(())
             capture.clear()
             return
-        schema = capture.schema or self._underived
+        schema = capture.schema or self._underived or self._unmended
         due, changes = capture.due, self.listeners.committed()
         redefined = capture.redefined
         if redefined and self.listeners:
@@ -298,8 +299,10 @@ class Broker:
         try:
             if schema:
                 self._underived = True
-                if redefined:
+                self._unmended |= redefined
+                if self._unmended:
                     self.log.mend()
+                    self._unmended = False
                 self._versions.schema_moved()
                 self._derive_again()
             if due:
@@ -310,6 +313,7 @@ class Broker:
             # Another process has locked the file since, or the disk fails. The commit stands, so
             # that its writer must not be told anything else; the watcher comes again.
             followed.overdue.update(hit)
+            capture.due = self._unmended  # else what is written next would not be logged
             if not locked_elsewhere(error):
                 self.report(error)
         if self._later:

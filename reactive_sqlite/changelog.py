@@ -14,6 +14,7 @@ from reactive_sqlite.catalog import Catalog, Table
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.dialect import quote, sqlite3
 from reactive_sqlite.errors import Untrackable
+from reactive_sqlite.shared import is_in_transaction
 from reactive_sqlite.tracking import (
     CONSUMERS,
     FIRST_KEY,
@@ -152,12 +153,14 @@ class ChangeLog:
                 for table in self._unsound():
                     self._track(table, self._fetch)
             self._fetch(f"UPDATE main.{TRACKED} SET sound_at = ?", (self._schema_version(),))
-        except BaseException:
             if own:
+                self._fetch("COMMIT")
+        except BaseException:
+            # Also where readers keep it from being committed: what is written next would be part
+            # of a transaction that nobody ends.
+            if own and is_in_transaction(self._connection):
                 self._fetch("ROLLBACK")
             raise
-        if own:
-            self._fetch("COMMIT")
 
     def trackable(self, catalog: Catalog, name: str) -> Table:
         """Return the table that is to be tracked. Raises as `track`."""
