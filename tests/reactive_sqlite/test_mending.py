@@ -1,4 +1,4 @@
-"""A schema change of our own after which the file is locked: what comes then is logged, and stays."""
+"""A schema change of our own that meets a lock: what comes then is committed and logged."""
 
 from __future__ import annotations
 
