@@ -156,6 +156,7 @@ class Feed:
 
     @property
     def broker(self) -> Broker:
+        """The broker of its database."""
         return self._broker
 
     def read(self, at: int, limit: int | None = None) -> Batch:
@@ -172,6 +173,7 @@ class Feed:
             self._bells[bell] = None
 
     def detach(self, bell: Tail) -> None:
+        """Ring the bell no more."""
         self._broker.listeners.tails.pop(bell, None)
         self._bells.pop(bell, None)
 

@@ -206,11 +206,13 @@ class QueryView:
 
     @property
     def broker(self) -> Broker:
+        """The broker of its database."""
         return self._broker
 
     # -- for its subscribers -------------------------------------------------------------------
 
     def left(self, subscription: Subscription) -> None:
+        """Tell the subscription nothing any more; from any thread, without the lock."""
         self._forget(subscription)
         if not self.wanted:
             self._broker.release(self._source)

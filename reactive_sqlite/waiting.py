@@ -26,7 +26,7 @@ class Subscribable(Protocol[T_co]):
     ) -> Any: ...
 
 
-class Mailbox(Generic[T]):
+class Slot(Generic[T]):
     """The newest value that has arrived and was not taken, and the end."""
 
     __slots__ = ("_error", "_value", "ended")
@@ -68,28 +68,28 @@ def wait_for(
     """Block this thread until a value satisfies the predicate, which is called on this thread."""
     timeout = _patience(predicate, timeout)
     arrived = threading.Condition()
-    mailbox: Mailbox[T] = Mailbox()
+    slot: Slot[T] = Slot()
 
     def put(value: T) -> None:
         with arrived:
-            mailbox.put(value)
+            slot.put(value)
             arrived.notify()
 
     def end(error: Exception | None = None) -> None:
         with arrived:
-            mailbox.end(error)
+            slot.end(error)
             arrived.notify()
 
     subscription = source.subscribe(put, end, end)
     try:
         while True:
             with arrived:
-                if not arrived.wait_for(lambda: mailbox.filled or mailbox.ended, timeout):
+                if not arrived.wait_for(lambda: slot.filled or slot.ended, timeout):
                     raise TimeoutError(f"no fitting value within {timeout} s of {name}")
-                if not mailbox.filled:
-                    mailbox.raise_error()
+                if not slot.filled:
+                    slot.raise_error()
                     raise DatabaseClosed("the database was closed")
-                value = mailbox.take()
+                value = slot.take()
             if predicate is None or predicate(value):
                 return value
     finally:
@@ -121,7 +121,7 @@ async def newest(source: Subscribable[T]) -> AsyncGenerator[T, None]:
 
     loop = running_loop()
     arrived = asyncio.Event()
-    mailbox: Mailbox[T] = Mailbox()
+    slot: Slot[T] = Slot()
 
     def told(change: Callable[..., None], *args: Any) -> None:
         change(*args)
@@ -132,18 +132,18 @@ async def newest(source: Subscribable[T]) -> AsyncGenerator[T, None]:
         post(loop, told, change, *args)
 
     subscription = source.subscribe(
-        lambda value: tell(mailbox.put, value),
-        lambda error: tell(mailbox.end, error),
-        lambda: tell(mailbox.end),
+        lambda value: tell(slot.put, value),
+        lambda error: tell(slot.end, error),
+        lambda: tell(slot.end),
     )
     try:
         while True:
             await arrived.wait()
             arrived.clear()
-            if mailbox.filled:
-                yield mailbox.take()
-            if mailbox.ended and not mailbox.filled:
-                mailbox.raise_error()
+            if slot.filled:
+                yield slot.take()
+            if slot.ended and not slot.filled:
+                slot.raise_error()
                 return
     finally:
         subscription.dispose()

@@ -16,7 +16,7 @@ from reactive_sqlite.arguments import check_callable, shown
 from reactive_sqlite.asyncquery import AsyncObservableQuery
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.observation import ObservableQuery
-from reactive_sqlite.waiting import Mailbox
+from reactive_sqlite.waiting import Slot
 from reactive_sqlite.worker import post
 from smithers.jsontext import json_text
 from smithers.web.items import difference, digest, listed
@@ -91,7 +91,7 @@ class Reader:
         self._sent = last_id
         self._diffs = diffs
         self._known: list[tuple[str, str]] | None = None
-        self._mailbox: Mailbox[Any] = Mailbox()
+        self._slot: Slot[Any] = Slot()
         self._arrived = asyncio.Event()
         self._subscription: DisposableBase | None = None
 
@@ -108,9 +108,9 @@ class Reader:
 
         def subscribe() -> DisposableBase:
             return query.subscribe(
-                lambda value: tell(self._mailbox.put, value),
-                lambda error: tell(self._mailbox.end, error),
-                lambda: tell(self._mailbox.end),
+                lambda value: tell(self._slot.put, value),
+                lambda error: tell(self._slot.end, error),
+                lambda: tell(self._slot.end),
             )
 
         # A synchronous one is fetched at once, which the event loop is not to wait for.
@@ -128,11 +128,11 @@ class Reader:
         while True:
             await self._arrived.wait()
             self._arrived.clear()
-            text = self._event(self._mailbox.take()) if self._mailbox.filled else ""
-            if self._mailbox.ended:
+            text = self._event(self._slot.take()) if self._slot.filled else ""
+            if self._slot.ended:
                 self._arrived.set()
                 if not text:
-                    self._mailbox.raise_error()
+                    self._slot.raise_error()
                     raise StopAsyncIteration
             if text:
                 return text.encode("utf-8", "replace")
