@@ -144,7 +144,9 @@ class Triggers:
                 self._give_back()
 
     def list(self, *, limit: int | None = None) -> builtins.list[Trigger]:
-        """List all triggers that the file knows, by name, whoever has handlers for them.
+        """List the triggers that the file knows, by name, whoever has handlers for them.
+
+        At most `limit` of them; `limit=None` lists all.
 
         >>> [(trigger.name, trigger.state) for trigger in db.triggers.list()]
         [('review-starts', 'idle')]
@@ -155,6 +157,8 @@ class Triggers:
         self, name: str | None = None, *, limit: int | None = None
     ) -> builtins.list[DeadLetter]:
         """List what was set aside, oldest first; `name` narrows it to one trigger.
+
+        At most `limit` of them; `limit=None` lists all.
 
         >>> [letter.error.splitlines()[0] for letter in db.triggers.dead("deployer")]
         ['ConnectionError: no route to host']

@@ -103,7 +103,7 @@ class Recalling:
         word of two letters or more may be the beginning of a longer one. Text in scripts that put
         no spaces between words is searched for each word at any place. Without a word nothing is
         found. Hits in the key weigh more. What several files hold is ranked in each, and then
-        taken in turn.
+        taken in turn. `limit=None` lists all.
 
         >>> [memory.key for memory in db.memories.search("the api endpoint?")]
         ['api-endpoint']

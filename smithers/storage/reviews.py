@@ -136,6 +136,8 @@ class Reviews:
     ) -> builtins.list[Review]:
         """List the reviews that block: blocking, not approved, not resolved.
 
+        In the order they were logged first; with `limit` the newest ones.
+
         >>> db.vcs.blocking_reviews()[0].summary
         'Security issues found'
         """
