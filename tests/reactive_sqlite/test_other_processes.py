@@ -151,12 +151,17 @@ def replace(path: Path) -> None:
 def test_a_replaced_file_ends_every_observable_with_an_error(db: Database, path: Path) -> None:
     seen = Recorder[Any]()
     count = db.observe_value("SELECT count(*) FROM n")
-    count.subscribe(seen.on_next, seen.on_error, seen.on_completed)
+    rows = db.observe("SELECT i FROM n")
+    others = [db.observe_many(count, rows), rows.diffs(), db.changes()]
+    recorders = [seen, *(Recorder[Any]() for _ in others)]
+    for observable, recorder in zip([count, *others], recorders, strict=True):
+        observable.subscribe(recorder.on_next, recorder.on_error, recorder.on_completed)
     replace(path)
     with pytest.raises(DatabaseReplaced, match=r"shared\.db"):
         count.wait(lambda value: value == "never", timeout=10)
-    assert isinstance(seen.errors[0], DatabaseReplaced)
-    assert not seen.completed
+    for recorder in recorders:
+        assert isinstance(recorder.wait_for_error(), DatabaseReplaced)
+        assert not recorder.completed
     with pytest.raises(DatabaseReplaced):
         count()
 
