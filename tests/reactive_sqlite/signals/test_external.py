@@ -306,6 +306,55 @@ def test_what_a_watcher_sets_during_a_delivery_is_delivered_too() -> None:
     follower.dispose()
 
 
+def test_what_a_watcher_set_before_it_was_interrupted_is_delivered_with_the_next_change() -> None:
+    watch = Watch()
+    on, set_on = create_signal(False)
+    told, tell = create_signal(0)
+    _, set_other = create_signal(0)
+
+    def interrupted() -> None:
+        tell(1)
+        raise KeyboardInterrupt
+
+    watch.act = interrupted
+    seen: list[int] = []
+    follower = create_effect(lambda: seen.append(told()))
+    effect = create_effect(lambda: on() and watch.leaf.track())
+    with pytest.raises(KeyboardInterrupt):
+        set_on(True)
+    watch.act = lambda: None
+    with batch():
+        set_other(1)
+    assert seen == [0, 1]
+    effect.dispose()
+    follower.dispose()
+
+
+def test_what_a_memo_made_is_let_go_before_it_computes_again_beside_another_threads_run() -> None:
+    watch = Watch()
+    a, set_a = create_signal(0)
+    inside, go = threading.Event(), threading.Event()
+
+    def block() -> None:
+        inside.set()
+        assert go.wait(10)
+
+    blocking = run_in_thread(lambda: create_effect(block))
+    assert inside.wait(10)
+
+    def compute() -> int:
+        create_effect(lambda: watch.leaf.track())
+        return a()
+
+    memo = create_memo(compute)
+    assert memo() == 0
+    set_a(1)
+    assert memo() == 1
+    assert watch.seen == [True, False, True]
+    go.set()
+    blocking.result().dispose()
+
+
 def test_an_error_of_a_watcher_surfaces() -> None:
     watch = Watch()
 
@@ -371,11 +420,11 @@ def test_a_memo_over_no_volatile_leaf_trusts_its_cache_though_another_is_volatil
     leaf, other = External(1), External(1)
     runs: list[int] = []
     inner = create_memo(lambda: note(runs, 1, read(leaf)))
-    outer = create_memo(lambda: inner() + 1)
+    outer = create_memo(lambda: note(runs, 2, inner() + 1))
     other.volatile = True
-    assert (outer(), outer(), len(runs)) == (2, 2, 1)
+    assert (outer(), outer(), runs) == (2, 2, [1, 2])
     emit((other, 2))
-    assert (outer(), outer(), len(runs)) == (2, 2, 1)
+    assert (outer(), outer(), len(runs)) == (2, 2, 2)
     other.volatile = False
 
 
