@@ -23,16 +23,21 @@ class Mailbox:
 
     Linux can wake a loop by a counter, which is written and read in less time than the socket of
     `call_soon_threadsafe` and needs no handle of its own: some 12 µs of the way back.
+
+    It belongs to the loop, which lets it go as it is closed, and to whoever still has an answer
+    for it. Raises OSError where there is no descriptor left.
     """
 
     def __init__(self) -> None:
         self._answers: deque[Answer] = deque()
         self._rung = False
+        self._bell = -1
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def __del__(self) -> None:
         # Not earlier: as long as the loop looks at it, the number must not be somebody else's.
-        os.close(self._bell)
+        if self._bell >= 0:
+            os.close(self._bell)
 
     def put(self, fn: Callable[..., object], *args: Any) -> None:
         """Leave a call; from any thread."""
@@ -58,16 +63,20 @@ class Mailbox:
 def mailbox(loop: asyncio.AbstractEventLoop) -> Mailbox | None:
     """Return the mailbox of the running loop, or None where there is nothing better than
     `call_soon_threadsafe`; on the loop's thread."""
-    found = _mailboxes.get(loop)
+    known = _mailboxes.get(loop)
+    found = None if known is None else known()
     if found is None and sys.platform == "linux" and _selects(loop):
-        found = Mailbox()
+        try:
+            found = Mailbox()
+        except OSError:
+            return None  # too many open files: the loop has what it needs already
         found.watch(loop)
-        _mailboxes[loop] = found
+        _mailboxes[loop] = weakref.ref(found)
     return found
 
 
-# A loop has one for as long as it lives; asyncio has no end of a loop that could be heard of.
-_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = (
+# Weak both ways: an answer that came too late has a future, and with it the loop.
+_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Mailbox]] = (
     weakref.WeakKeyDictionary()
 )
 

@@ -57,7 +57,7 @@ class Worker:
             RuntimeError: no asyncio event loop is running (under trio there is none).
         """
         loop = running_loop()
-        if loop is not self._loop:
+        if loop is not self._loop and not self._closed:
             self._loop, self._answer = loop, _way_to(loop)
         answer = self._answer
         future: asyncio.Future[R] = loop.create_future()
@@ -112,6 +112,7 @@ class Worker:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
+        self._loop, self._answer = None, post  # nobody is answered who asks from here on
 
     def abandon(self) -> None:
         """Be closed in this process, which was forked from the one that has the thread."""

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import os
+import resource
 import sys
 import threading
 import weakref
@@ -34,6 +35,14 @@ def worker() -> Iterator[Worker]:
 @pytest.fixture(params=[asyncio.SelectorEventLoop, uvloop.new_event_loop])
 def loops(request: pytest.FixtureRequest) -> Loops:
     return request.param  # type: ignore[no-any-return]
+
+
+def ended(name: str) -> None:
+    """Wait for the threads of workers that were closed."""
+    for thread in threading.enumerate():
+        if thread.name == name:
+            thread.join(20)
+            assert not thread.is_alive()
 
 
 def test_an_answer_comes_after_all_that_the_job_left_for_the_loop(
@@ -116,6 +125,69 @@ def test_a_loop_that_ends_leaves_no_descriptor(worker: Worker, loops: Loops) -> 
         return len(os.listdir("/proc/self/fd"))
 
     assert after_loops(10) == after_loops(2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts /proc's descriptors")
+def test_a_loop_that_ends_leaves_no_descriptor_to_the_collector(loops: Loops) -> None:
+    async def main() -> None:
+        cycle: list[object] = [asyncio.get_running_loop()]
+        cycle.append(cycle)
+        worker = Worker("of one loop")
+        await worker.run(int)
+        worker.close()
+
+    def after_loops(count: int) -> int:
+        for _ in range(count):
+            with asyncio.Runner(loop_factory=loops) as runner:
+                runner.run(main())
+        ended("of one loop")
+        return len(os.listdir("/proc/self/fd"))
+
+    first = after_loops(1)
+    gc.disable()  # in a large process it comes seldom
+    try:
+        assert after_loops(10) == first
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts /proc's descriptors")
+def test_a_loop_that_ends_before_it_is_answered_leaves_no_descriptor(loops: Loops) -> None:
+    def after_loops(count: int) -> int:
+        for _ in range(count):
+            worker, begun, may_answer = Worker("slow"), threading.Event(), threading.Event()
+
+            def job(begun: threading.Event = begun, wait: threading.Event = may_answer) -> None:
+                begun.set()
+                wait.wait(20)
+
+            async def main(worker: Worker = worker, begun: threading.Event = begun) -> None:
+                asking = asyncio.create_task(worker.run(job))
+                await asyncio.to_thread(begun.wait, 20)
+                assert not asking.done()
+
+            with asyncio.Runner(loop_factory=loops) as runner:
+                runner.run(main())
+            may_answer.set()
+            worker.close()
+            ended("slow")
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    assert after_loops(10) == after_loops(2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there does it take a descriptor")
+def test_without_a_descriptor_left_it_is_answered_all_the_same(worker: Worker) -> None:
+    async def main() -> int:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            return await worker.run(add, 1, 2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert asyncio.run(main()) == 3
 
 
 def test_the_context_of_the_first_caller_is_not_kept(worker: Worker) -> None:
