@@ -351,6 +351,23 @@ def test_a_set_between_an_effects_read_and_its_end_makes_it_run_again(kind: str)
     assert seen == [1, 2, 3]
 
 
+def test_an_effect_whose_memo_stayed_equal_while_another_thread_wrote_is_told_of_the_next() -> None:
+    a, set_a = create_signal(0)
+    _, set_other = create_signal(0)
+
+    def tens() -> int:
+        run_in_thread(lambda: set_other(lambda n: n + 1)).result()
+        return a() // 10
+
+    memo = create_memo(tens)
+    seen: list[int] = []
+    effect = create_effect(lambda: seen.append(memo()))
+    for value in (1, 2, 30, 31, 40):
+        set_a(value)
+    assert seen == [0, 3, 4]
+    effect.dispose()
+
+
 def test_memos_that_read_each_other_in_different_states_are_no_cycle() -> None:  # rule 5
     flag, set_flag = create_signal(True)
     meet = threading.Barrier(2)
