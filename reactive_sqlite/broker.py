@@ -182,6 +182,10 @@ class Broker:
         if self._versions.schema_pending:
             self.capture.schema = True
 
+    def mend_later(self) -> None:
+        """Have tables that others have altered tracked anew before anything is written."""
+        self._unmended = self.capture.due = True
+
     def follow_trail(self, trail: Trail) -> None:
         """Trust the trail from now on for what other connections write to its table."""
         with self.locked():

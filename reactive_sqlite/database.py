@@ -116,14 +116,15 @@ class Database(sqlite_utils.Database):
             super().__init__(connection)
             self.memory = in_memory
             self.accept(connection)
-            if not read_only:
-                _mend(connection)
+            mended = read_only or _mend(connection)
             self.broker = Broker(connection, self._report, home)
+            if not mended:
+                self.broker.mend_later()
+            if watch and self.path is not None:
+                self._watcher = _watching(self.broker, str(self.path), identity, self._report)
         except BaseException:
             connection.close()
             raise
-        if watch and self.path is not None:
-            self._watcher = _watching(self.broker, str(self.path), identity, self._report)
 
     def accept(self, connection: Connection) -> None:
         """Look at the file when it has been opened, before anything is written to it.
@@ -434,12 +435,15 @@ def _file_of(path: str | os.PathLike[str] | None, *, memory: bool) -> Path | Non
     return Path(path_text(path, "the path of a database"))
 
 
-def _mend(connection: Connection) -> None:
+def _mend(connection: Connection) -> bool:
+    """Track what others have altered; False where the file is locked."""
     try:
         ChangeLog(connection).mend()
     except sqlite3.OperationalError as error:
         if not locked_elsewhere(error):
-            raise  # else the next to open the file does it
+            raise
+        return False
+    return True
 
 
 def _identity(path: Path | None) -> Identity | None:
@@ -475,5 +479,9 @@ def _watching(
 
     watcher = Watcher(path, check=check, replaced=replaced, failed=report, identity=identity)
     weakref.finalize(broker, watcher.close)
-    watcher.start()
+    try:
+        watcher.start()
+    except BaseException:  # no thread is to be had
+        watcher.close()
+        raise
     return watcher

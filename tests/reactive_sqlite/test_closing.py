@@ -24,6 +24,7 @@ from reactive_sqlite import (
     create_root,
     sqlite3,
 )
+from reactive_sqlite.connection import Connection
 from tests.forgotten import forgets
 from tests.reactive_sqlite.threads import beside, elsewhere
 from tests.recorder import Recorder
@@ -456,3 +457,21 @@ def test_after_its_file_was_replaced_every_call_says_so(tmp_path: Path) -> None:
         for call in (lambda: db.execute("SELECT 1"), lambda: db.observe("SELECT 1"), count):
             with pytest.raises(DatabaseReplaced):
                 call()
+
+
+def test_one_that_cannot_be_watched_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    opened: list[Connection] = []
+
+    def accept(_: Database, connection: Connection) -> None:
+        opened.append(connection)
+
+    monkeypatch.setattr(Database, "accept", accept)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        Database(tmp_path / "test.db")
+    assert opened[0].closed

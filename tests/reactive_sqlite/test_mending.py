@@ -82,3 +82,16 @@ def test_what_is_written_after_a_schema_change_that_met_a_lock_is_committed_and_
     assert [change.key for change in db.feed("reader", "t").due()] == [1, 2]
     if observed:
         assert told.last == 2
+
+
+def test_what_is_written_after_an_opening_that_met_a_lock_is_logged(
+    db: Database, other: sqlite3.Connection, path: Path
+) -> None:
+    db.close()
+    other.execute("DROP TABLE t")
+    other.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, b)")
+    writes(other)
+    with Database(path, watch=False, busy_timeout=PROMPT) as late:
+        other.execute("COMMIT")
+        late.conn.execute("INSERT INTO t VALUES (1, 2)")
+        assert [change.key for change in late.feed("reader", "t").due()] == [1]
