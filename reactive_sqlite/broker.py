@@ -13,7 +13,7 @@ from reactive_sqlite.catalog import Catalog
 from reactive_sqlite.changelog import ChangeLog
 from reactive_sqlite.connection import Connection
 from reactive_sqlite.delivery import Deliveries, Home
-from reactive_sqlite.dialect import locked_elsewhere, may_pass, noted, sqlite3
+from reactive_sqlite.dialect import interrupted, locked_elsewhere, may_pass, noted, sqlite3
 from reactive_sqlite.entry import Entry
 from reactive_sqlite.equality import same_rows
 from reactive_sqlite.errors import DatabaseClosed, NotReady
@@ -313,7 +313,7 @@ class Broker:
                 capture.triggers.settle()
             if hit or due or followed.overdue:
                 self._renew(hit)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, MemoryError) as error:
             # Another process has locked the file since, or the disk fails. The commit stands, so
             # that its writer must not be told anything else; the watcher comes again.
             followed.overdue.update(hit)
@@ -499,8 +499,14 @@ class Broker:
         analysis = self.regions.known(source)
         known = analysis.columns if analysis is not None else None
         try:
-            rows, columns = self.connection.fetch(source.sql, source.parameters, known)
-        except sqlite3.Error as error:
+            try:
+                rows, columns = self.connection.fetch(source.sql, source.parameters, known)
+            except sqlite3.OperationalError as error:
+                if not interrupted(error):
+                    raise
+                # By somebody who meant another statement: he cannot know of this one.
+                rows, columns = self.connection.fetch(source.sql, source.parameters, known)
+        except (sqlite3.Error, MemoryError) as error:  # this is what sqlite3 makes of SQLITE_NOMEM
             if source.missing_is_empty and no_table(error):
                 return Fetched([], ())
             return Fetched([], (), noted(error, source.sql))

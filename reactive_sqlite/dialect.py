@@ -11,13 +11,23 @@ else:
     # Whatever sqlite-utils works with; the two must be the same.
     sqlite3 = import_module("sqlite_utils.utils").sqlite3
 
-__all__ = ["LIMITS", "MINIMUM_SQLITE", "locked_elsewhere", "may_pass", "noted", "quote", "sqlite3"]
+__all__ = [
+    "LIMITS",
+    "MINIMUM_SQLITE",
+    "interrupted",
+    "locked_elsewhere",
+    "may_pass",
+    "noted",
+    "quote",
+    "sqlite3",
+]
 
 E = TypeVar("E", bound=Exception)
 
 _BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED
-# SQLITE_NOMEM, IOERR, FULL, CANTOPEN, PROTOCOL: of the machine, not of the statement.
-_MACHINE = frozenset({7, 10, 13, 14, 15})
+_INTERRUPT = 9
+# SQLITE_NOMEM, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL: of what happens, not of the statement.
+_PASSING = frozenset({7, _INTERRUPT, 10, 13, 14, 15})
 
 # PRAGMA table_list, by which shadow and virtual tables are told apart.
 MINIMUM_SQLITE = (3, 37, 0)
@@ -36,8 +46,16 @@ def locked_elsewhere(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether SQLite's error is one of the disk or the memory, so that the same may work later."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _MACHINE
+    """Whether an error is one of the disk, of the memory, or of somebody who interrupts whatever
+    runs, so that the same may work later."""
+    return (
+        isinstance(error, MemoryError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+    )
+
+
+def interrupted(error: BaseException) -> bool:
+    """Whether SQLite's error means that somebody has interrupted whatever ran."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == _INTERRUPT
 
 
 def noted(error: E, sql: str) -> E:
