@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -333,8 +334,7 @@ def test_no_module_is_a_drawer_for_everything() -> None:
 def test_every_file_says_in_its_first_line_why_it_exists() -> None:
     silent: list[str] = []
     for path in _sources():
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        if not docstring.partition("\n")[0].endswith((".", ":", "?")):
+        if not _first_text(path).partition("\n")[0].endswith((".", ":", "?")):
             silent.append(str(path.relative_to(ROOT)))
     assert not silent, f"no sentence on the first line: {silent}"
 
@@ -433,6 +433,17 @@ def _absolute(name: str, node: ast.ImportFrom) -> str:
     for _ in range(node.level - 1):
         package = package.rpartition(".")[0]
     return f"{package}.{node.module}" if node.module else package
+
+
+def _first_text(path: Path) -> str:
+    """The docstring of a file; the rest of it is not read, which would take long for all files."""
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type == tokenize.STRING:
+                return str(ast.literal_eval(token.string))
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                break
+    return ""
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[str, int]]:

@@ -17,6 +17,7 @@ import pytest
 
 from smithers import create_smithers_db
 from tests.scripted import Scripted, Step
+from tests.warm import warm_run
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -34,13 +35,7 @@ for cell in notebook.cells:
 
 
 def run(name: str, *args: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / name), *args],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
+    done = warm_run([str(ROOT / "examples" / name), *args], ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 LIBRARIES = (
     *("sqlite_utils", "reactivex", "reactivex.operators", "click", "rich.console", "rich.table"),
     *("asyncio", "importlib.metadata", "platformdirs", "uuid_utils", "sqlglot", "webbrowser"),
+    *("pydantic", "claude_agent_sdk"),
 )
 OURS = ("reactive_sqlite", "smithers")
 # Arguments, the working directory, variables, and the files of the two outputs.

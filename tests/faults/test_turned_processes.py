@@ -19,9 +19,6 @@ from tests.smithers.remote import Remote, remote, until
 APART = ((-DAY, 0), (0, -DAY), (HOUR, -DAY), (0, HOUR))
 # One moment after the other; the last hour is had twice.
 TURNS = (*APART, (-DAY, -DAY), (HOUR, HOUR), (0, 0))
-EACH = pytest.mark.parametrize(
-    "apart", APART, ids=[f"{mine // HOUR:+d} h and {its // HOUR:+d} h" for mine, its in APART]
-)
 WAITING = "__import__('tests.faults.waiting', fromlist=['waiting'])"
 # Of a machine whose clock says nothing here, though it is this one.
 FAR = (
@@ -74,6 +71,10 @@ def beats(db: SmithersDB, id: str, count: int) -> bool:
     return beat(db, id) >= count
 
 
+def resumed(process: Remote, id: str) -> bool:
+    return process(f"db.execution.resume({id!r}).is_live") == "True"
+
+
 def no_duration_is_negative(db: SmithersDB) -> None:
     for row in db.query(
         "SELECT m.name FROM sqlite_schema m, pragma_table_info(m.name) p "
@@ -110,87 +111,89 @@ def test_a_live_owner_in_another_process_loses_nothing_whatever_both_clocks_say(
     no_duration_is_negative(db)
 
 
-@EACH
 def test_a_live_execution_is_shown_as_such_and_asked_to_stop(
-    begin: Begin, db: SmithersDB, path: Path, library: Path, apart: tuple[int, int]
+    begin: Begin, db: SmithersDB, path: Path, library: Path
 ) -> None:
-    mine, its = apart
     owner = begin(0)
-    id = started(owner)
-    owner(turn(mine))
-    shown = command(library, its, path, "current")
-    assert (shown.code, "(alive)" in shown.out, id in shown.out) == (0, True, True)
-    asked = command(library, its, path, "cancel", id)
-    assert (asked.code, asked.out[:6]) == (0, "asked ")
-    with pytest.raises(ExecutionBusy):
-        db.execution.resume(id)
-    assert owner("db.phases.complete(db.phases.start('to the end'))") == "None", "it is its own"
-    assert owner("db.close()") == "None"
-    ended = db.execution.get(id)
-    assert ended is not None and ended.status == "cancelled"
+    for mine, its in APART:
+        id = started(owner, f"{mine} and {its}")
+        owner(turn(mine))
+        shown = command(library, its, path, "current")
+        assert (shown.code, "(alive)" in shown.out, id in shown.out) == (0, True, True)
+        asked = command(library, its, path, "cancel", id)
+        assert (asked.code, asked.out[:6]) == (0, "asked ")
+        with pytest.raises(ExecutionBusy):
+            db.execution.resume(id)
+        assert owner("db.phases.complete(db.phases.start('to the end'))") == "None", "its own"
+        assert owner("db.close()") == "None"
+        ended = db.execution.get(id)
+        assert ended is not None and ended.status == "cancelled"
+        assert owner(f"globals().update(db=create_smithers_db({str(path)!r}))") == "None"
     no_duration_is_negative(db)
 
 
-@EACH
 def test_a_dead_owner_is_seen_as_dead_at_once(
-    begin: Begin, db: SmithersDB, path: Path, library: Path, apart: tuple[int, int]
+    begin: Begin, db: SmithersDB, path: Path, library: Path
 ) -> None:
-    mine, its = apart
-    owner = begin(mine)
-    taken, cancelled = started(owner, "taken"), started(owner, "cancelled")
-    owner.kill()
-    shown = command(library, its, path, "current")
-    assert (shown.code, "(dead; " in shown.out) == (0, True)
-    done = command(library, its, path, "cancel", cancelled)
-    assert (done.code, done.out[:9]) == (0, "cancelled")
-    other = begin(its)
-    assert other(f"db.execution.find_incomplete().id == {taken!r}") == "True"
-    assert other(f"db.execution.resume({taken!r}).is_live") == "True"
-    assert other(f"db.execution.complete({taken!r})") == "None"
+    other = begin(0)
+    for mine, its in APART:
+        owner = begin(mine)
+        other(turn(its))
+        taken, cancelled = started(owner, "taken"), started(owner, "cancelled")
+        owner.kill()
+        shown = command(library, its, path, "current")
+        assert (shown.code, "(dead; " in shown.out) == (0, True)
+        done = command(library, its, path, "cancel", cancelled)
+        assert (done.code, done.out[:9]) == (0, "cancelled")
+        assert other(f"db.execution.find_incomplete().id == {taken!r}") == "True"
+        assert other(f"db.execution.resume({taken!r}).is_live") == "True"
+        assert other(f"db.execution.complete({taken!r})") == "None"
     no_duration_is_negative(db)
 
 
-@EACH
 @pytest.mark.parametrize("far", [False, True], ids=["here", "another machine"])
 def test_an_owner_that_stands_still_is_dead_after_its_lease_and_then_writes_nothing(
-    begin: Begin, db: SmithersDB, far: bool, apart: tuple[int, int]
+    begin: Begin, db: SmithersDB, far: bool
 ) -> None:
-    mine, its = apart
-    owner, other = begin(mine), begin(its)
+    owner, other = begin(APART[0][0]), begin(APART[0][1])
     for process in (owner, other):
         process("setattr(leases, 'LEASE', 1.0)")
     for expression in FAR if far else ():
         owner(expression)
-    id, kept = started(owner), started(owner, "kept")
-    owner.stop()
-    (row,) = db.query("SELECT expires FROM _smithers_leases WHERE execution_id = ?", [id])
-    until(lambda: other(f"db.execution.resume({id!r}).is_live") == "True")
-    assert since_boot() > row["expires"] - (far and 1.0), "not before its time"
-    owner.go_on()
-    assert owner(f"db.phases.start('late', execution_id={id!r})") == "OwnershipLost"
-    assert owner(f"db.execution.complete({id!r})") == "OwnershipLost"
-    assert owner(f"db.execution.complete({kept!r})") == "None", "what nobody took is still its own"
-    assert other(f"db.execution.complete({id!r})") == "None"
+    for mine, its in APART:
+        owner(turn(mine))
+        other(turn(its))
+        id = started(owner, f"{mine} and {its}")
+        kept = started(owner, f"{mine} and {its}, kept")
+        owner.stop()
+        (row,) = db.query("SELECT expires FROM _smithers_leases WHERE execution_id = ?", [id])
+        until(partial(resumed, other, id))
+        assert since_boot() > row["expires"] - (far and 1.0), "not before its time"
+        owner.go_on()
+        assert owner(f"db.phases.start('late', execution_id={id!r})") == "OwnershipLost"
+        assert owner(f"db.execution.complete({id!r})") == "OwnershipLost"
+        assert owner(f"db.execution.complete({kept!r})") == "None", "nobody took it: still its own"
+        assert other(f"db.execution.complete({id!r})") == "None"
 
 
 # -- gates -----------------------------------------------------------------------------------------
 
 
-@EACH
 def test_a_gate_is_answered_and_waited_for_whatever_both_clocks_say(
-    begin: Begin, db: SmithersDB, path: Path, library: Path, apart: tuple[int, int]
+    begin: Begin, db: SmithersDB, path: Path, library: Path
 ) -> None:
-    mine, its = apart
     owner = begin(0)
     ask = f"{WAITING}.at_gate({str(path)!r}, 'deploy', 600.0)"
-    owner(f"kept.__setitem__('answer', {ask})")
-    (gate,) = db.approvals.observe("pending").wait(bool, timeout=30)
-    owner(turn(mine))
-    assert owner("kept['answer'].done()") == "False", "no turn of the clock is a time-out"
-    answered = command(library, its, path, "approve", "deploy")
-    assert (answered.code, answered.out) == (0, "deploy approved\n")
-    assert owner("kept['answer'].result(30)") == "approved"
-    assert owner(f"db.execution.get({gate.execution_id!r}).status") == "completed"
+    for mine, its in APART:
+        owner(turn(0))
+        owner(f"kept.__setitem__('answer', {ask})")
+        (gate,) = db.approvals.observe("pending").wait(bool, timeout=30)
+        owner(turn(mine))
+        assert owner("kept['answer'].done()") == "False", "no turn of the clock is a time-out"
+        answered = command(library, its, path, "approve", "deploy")
+        assert (answered.code, answered.out) == (0, "deploy approved\n")
+        assert owner("kept['answer'].result(30)") == "approved"
+        assert owner(f"db.execution.get({gate.execution_id!r}).status") == "completed"
     no_duration_is_negative(db)
 
 

@@ -538,9 +538,11 @@ async def test_the_loop_goes_on_while_another_process_holds_the_write_lock_for_a
     assert made >= 10, f"the loop made {made} turns while the write waited"
 
 
-LARGE: dict[str, Any] = {
-    "text": "x" * 8_000_000,
-    "records": {"items": [{"id": n, "tags": ["a", "b"], "x": n / 3} for n in range(150_000)]},
+LARGE: dict[str, Callable[[], Any]] = {
+    "text": lambda: "x" * 8_000_000,
+    "records": lambda: {
+        "items": [{"id": n, "tags": ["a", "b"], "x": n / 3} for n in range(150_000)]
+    },
 }
 
 
@@ -548,7 +550,7 @@ LARGE: dict[str, Any] = {
 async def test_the_loop_goes_on_while_8_megabytes_are_written(
     db: AsyncSmithersDB, kind: str
 ) -> None:
-    seen = Recorder[Any]()
+    seen, large = Recorder[Any](), LARGE[kind]()
     db.state.observe("large").subscribe(seen)
     await db.stats()
     gc.collect()
@@ -556,11 +558,11 @@ async def test_the_loop_goes_on_while_8_megabytes_are_written(
     gc.disable()
     turns = Turns()
     try:
-        await db.state.set("large", LARGE[kind])
+        await db.state.set("large", large)
     finally:
         made = await turns.end()
         gc.enable()
-    assert seen.last == LARGE[kind]
+    assert seen.last == large
     assert made >= 5, f"the loop made {made} turns meanwhile"
 
 

@@ -38,12 +38,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def test_three_processes_share_a_database_live_and_go_back_in_time(
-    tmp_path: Path, sqlite3_cli: str
+    shown: tuple[Path, str], tmp_path: Path, sqlite3_cli: str
 ) -> None:
-    for _ in range(2):  # a second time on what the first has left
-        done = demo(tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
-        seen = [said for who, said in spoken(done.stdout) if who == "subscriber"]
+    directory, first = shown
+    shutil.copytree(directory / ".smithers-demo", tmp_path / ".smithers-demo")
+    again = demo(tmp_path)  # on what the first has left
+    assert (again.returncode, again.stderr) == (0, "")
+    for output in (first, again.stdout):
+        seen = [said for who, said in spoken(output) if who == "subscriber"]
         assert [line.partition(" (")[0] for line in seen] == [
             "phase is not set yet",
             'phase "start"',
@@ -56,8 +58,9 @@ def test_three_processes_share_a_database_live_and_go_back_in_time(
         assert all(line.endswith(" ms after its commit") for line in seen[1:])
         assert "(no trigger: another program)" in seen[4]
         assert "(replay:t" in seen[6]
-        assert "smithers db history --path .smithers-demo" in done.stdout
-    assert not (tmp_path / ".smithers").exists(), "where commands look for the only database"
+        assert "smithers db history --path .smithers-demo" in output
+    for place in (directory, tmp_path):
+        assert not (place / ".smithers").exists(), "where commands look for the only database"
     with create_smithers_db(tmp_path / ".smithers-demo", read_only=True) as db:
         assert db.state.get("phase") == "review"
         assert db.state.get("compile_report")["files"] > 20, "the agent has read real sources"
