@@ -39,8 +39,9 @@ from tests.reactive_sqlite.random_writes import (
 
 # What a fetch by the plain connection gives when the query does not compile now.
 BROKEN = "broken"
+GONE = "the transaction of this block has been rolled back: nothing more can be done in it"
 # The default hundred would take longer than the rest of the tests together.
-EXAMPLES = settings().max_examples // 3
+EXAMPLES = settings().max_examples // 4
 
 Outcome = tuple[Any, ...]
 
@@ -287,15 +288,17 @@ class ObservedDatabase(RuleBasedStateMachine):
         def call(db: Any) -> None:
             with in_block(db) if how == "with" else db.atomic():
                 for write in writes:
-                    attempt(run, db, write, "db")
+                    attempt(run_whole, db, write)
                 attempt(nested, db)
                 if fails:
                     raise InterruptedError
+                refuse_what_is_gone(db)
 
         def nested(db: Any) -> None:
+            refuse_what_is_gone(db)
             with db.atomic():
                 for write in inner:
-                    attempt(run, db, write, "db")
+                    attempt(run_whole, db, write)
                 if inner_fails:
                     raise InterruptedError
 
@@ -427,6 +430,18 @@ def in_block(db: Any) -> Generator[None]:
     except BaseException:
         db.conn.rollback()
         raise
+
+
+def run_whole(db: Any, write: Write) -> None:
+    """Run a write of a block, unless its transaction has been rolled back as a whole."""
+    refuse_what_is_gone(db)
+    run(db, write, "db")
+
+
+def refuse_what_is_gone(db: Any) -> None:
+    """Refuse, as `Database` does by itself, to go on in a block whose transaction has ended."""
+    if not isinstance(db, Database) and not db.conn.in_transaction:
+        raise sqlite3.OperationalError(GONE)
 
 
 def run_script(db: Any, script: str) -> None:
