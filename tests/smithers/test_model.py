@@ -271,7 +271,7 @@ def shown(transition: Transition) -> tuple[Any, ...]:
 
 TestStateModel = StateModel.TestCase
 TestStateModel.settings = settings(
-    max_examples=settings().max_examples * 2 // 5, stateful_step_count=25, deadline=None
+    max_examples=settings().max_examples // 4, stateful_step_count=25, deadline=None
 )
 
 
