@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from reactivex import Observable, abc
 
 from reactive_sqlite.arguments import check_observer
-from reactive_sqlite.broker import Broker
 from reactive_sqlite.equality import kind_of
 from reactive_sqlite.errors import ReactiveError
-from reactive_sqlite.projection import Decoded, Projection
+from reactive_sqlite.projection import Decoded
 from reactive_sqlite.signals.external import tracking
 from reactive_sqlite.signals.state import STATE
-from reactive_sqlite.source import Source
 from reactive_sqlite.subscription import Subscription
 from reactive_sqlite.view import IDLE, NO_VALUES, QueryView, Raised
 from reactive_sqlite.waiting import first, newest, wait_for
@@ -56,22 +54,12 @@ class ObservableQuery(QueryView, Observable[T]):
     # Without this, iter() would find reactivex's __getitem__ and never end.
     __iter__ = None
 
-    def __init__(
-        self,
-        broker: Broker,
-        source: Source,
-        projection: Projection,
-        *,
-        skip_initial: bool = False,
-    ) -> None:
-        # On purpose not Observable.__init__: it makes an RLock and a dict for each of thousands.
-        QueryView.__init__(self, broker, source, projection, skip_initial=skip_initial)
-        self._lock: Any = None
+    # Made by QueryView alone: Observable.__init__ makes an RLock and a dict for each of thousands.
 
     @property
     def lock(self) -> Any:  # type: ignore[override]
         """The lock that some operators of reactivex take; made when first asked for."""
-        if self._lock is None:
+        if not hasattr(self, "_lock"):
             self._lock = threading.RLock()
         return self._lock
 

@@ -54,7 +54,12 @@ class QueryView:
     )
 
     def __init__(
-        self, broker: Broker, source: Source, projection: Projection, *, skip_initial: bool
+        self,
+        broker: Broker,
+        source: Source,
+        projection: Projection,
+        *,
+        skip_initial: bool = False,
     ) -> None:
         self._broker = broker
         self._source = source
