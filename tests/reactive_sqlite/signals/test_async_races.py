@@ -113,7 +113,7 @@ async def test_a_change_from_elsewhere_cancels_it_also_after_something_it_wrote_
     a, set_a = create_signal(0)
     other, set_other = create_signal(0)
     leaf: External[int] = External(0)
-    follower = create_effect(lambda: other() if way == "set and wake" else None)
+    follower = create_effect(lambda: other() if way == "set and wake" else leaf.track())
     told = Told()
     loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(1)
 

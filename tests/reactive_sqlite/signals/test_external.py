@@ -141,7 +141,7 @@ def test_publications_of_another_thread_that_fall_into_an_effects_runs_are_no_cy
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scheduler, "PATIENCE", 100.0)  # with which it serves that thread
-    leaves = [External(0) for _ in range(ROUNDS + 2)]
+    leaves = [External(0) for _ in range(ROUNDS + 10)]
     copy, set_copy = create_signal(0)
     going, go = create_signal(False)
 
