@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,9 +17,9 @@ from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import ReactiveError
 from smithers.errors import CannotOpen, NotFound, SmithersError
 from smithers.jsontext import json_text
-from smithers.storage.questions import ask
 from smithers.web import reader as reading
 from smithers.web.actions import ACTIONS, act
+from smithers.web.asking import Asking
 from smithers.web.reader import Reader
 from smithers.web.security import LARGEST_BODY
 
@@ -38,6 +39,7 @@ _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
 
 def api_routes(path: Path, reader: Reader, *, allow_write: bool) -> list[Route]:
     """List what pages may ask, and what they may have done."""
+    asking = Asking(path)
 
     async def value(request: Request) -> Any:
         return await reader.read(reading.value, _text(request, "key"))
@@ -61,7 +63,7 @@ def api_routes(path: Path, reader: Reader, *, allow_write: bool) -> list[Route]:
 
     async def sql(request: Request) -> Any:
         try:
-            found = await run_in_threadpool(ask, path, _text(request, "q"))
+            found = await asking.answer(_text(request, "q"))
         except sqlite3.Error as error:
             raise ValueError(str(error)) from error  # what was asked is wrong, not the database
         return {"columns": found.columns, "rows": found.rows, "truncated": found.truncated}
@@ -99,6 +101,8 @@ def _answering(
             text = json_text(await answer(request))
         except ClientDisconnect:
             raise
+        except asyncio.CancelledError:
+            return _failed(503, "the server ends")  # which waits for no answer
         except Exception as error:
             for kind, status in _STATUSES:
                 if isinstance(error, kind):

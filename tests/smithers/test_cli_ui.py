@@ -64,6 +64,34 @@ def test_it_prints_an_address_with_a_token_and_ends_at_once_with_streams_open(
     assert process.stderr.read().splitlines()[1:] == [], "no traceback, no warning"
 
 
+def test_it_ends_at_once_whatever_it_is_being_asked(
+    serving: Callable[..., tuple[str, subprocess.Popen[str]]],
+) -> None:
+    url, process = serving()
+    host = httpx.URL(url)
+    forever = "SELECT instr(hex(zeroblob(20000000)), hex(zeroblob(10000000)) || '1')"
+    with httpx.Client(timeout=20) as client:
+        assert client.get(url).status_code == 303
+        asked = client.build_request("GET", host.copy_with(path="/api/sql", params={"q": forever}))
+        lines = [f"{name}: {value}" for name, value in asked.headers.items()]
+        cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        head = [f"GET {asked.url.raw_path.decode()} HTTP/1.1", *lines, f"Cookie: {cookies}", "", ""]
+        with socket.create_connection((host.host, host.port or 80), timeout=20) as connection:
+            connection.sendall("\r\n".join(head).encode())
+            # What comes later is answered, so that the question is under way.
+            other = client.get(host.copy_with(path="/api/value", params={"key": "x"}))
+            assert other.status_code == 404
+            asked_at = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 0
+            assert time.monotonic() - asked_at < 10
+            answer = connection.recv(65536).decode()
+    assert answer.startswith("HTTP/1.1 503")
+    assert process.stderr is not None
+    told = process.stderr.read().splitlines()[1:]
+    assert [line for line in told if "graceful" not in line] == [], "no traceback"
+
+
 def test_it_serves_at_the_port_that_it_is_given_or_says_that_it_is_taken(
     serving: Callable[..., tuple[str, subprocess.Popen[str]]],
 ) -> None:

@@ -231,6 +231,10 @@ async def test_json_that_another_program_has_spread_over_lines_stays_one_event(
     assert shown["value"] == {"a": 1}
 
 
+# One function call, which takes seconds.
+UNINTERRUPTIBLE = "SELECT instr(hex(zeroblob(300000)), hex(zeroblob(150000)) || '1')"
+
+
 async def test_sql_that_writes_or_never_ends_is_refused(
     browser: Browser, db: SmithersDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +250,24 @@ async def test_sql_that_writes_or_never_ends_is_refused(
     assert db.state.get_all() == {"phase": 1}
     assert db.query("PRAGMA user_version") != [{"user_version": 7}]
     assert not (tmp_path / "evil.db").exists()
+
+
+async def test_sql_that_nothing_can_interrupt_keeps_no_page_waiting(
+    browser: Browser, db: SmithersDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smithers.web.asking.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("smithers.web.asking.MOST_UNDER_WAY", 1)
+    answer = await browser.get("/api/sql", params={"q": UNINTERRUPTIBLE})
+    assert (answer.status_code, answer.json()) == (400, {"error": "it took more than 2 s"})
+    answer = await browser.get("/api/sql", params={"q": "SELECT 1"})
+    assert answer.status_code == 409, "and there are never more than some"
+    assert "too many questions" in answer.text
+    for _ in range(500):
+        answer = await browser.get("/api/sql", params={"q": "SELECT 1"})
+        if answer.status_code != 409:
+            break
+        await asyncio.sleep(0.05)
+    assert answer.json()["rows"] == [[1]]
 
 
 def test_only_this_machine_is_listened_to() -> None:
