@@ -33,7 +33,7 @@ from reactive_sqlite.errors import DatabaseReplaced, NotTracked
 from reactive_sqlite.forks import NO_COPY
 from reactive_sqlite.many import observe_many
 from reactive_sqlite.observation import ObservableQuery
-from reactive_sqlite.opening import Frozen, connect, path_text
+from reactive_sqlite.opening import Frozen, connect, log_kept, path_text
 from reactive_sqlite.projection import ALL_ROWS, FIRST_ROW, FIRST_VALUE, Projection
 from reactive_sqlite.source import frozen_parameters
 from reactive_sqlite.statement import PRAGMA, read_actions
@@ -123,7 +123,8 @@ class Database(sqlite_utils.Database):
             if watch and self.path is not None:
                 self._watcher = _watching(self.broker, str(self.path), identity, self._report)
         except BaseException:
-            connection.close()
+            with log_kept(self.path):
+                connection.close()
             raise
 
     def accept(self, connection: Connection) -> None:

@@ -50,11 +50,31 @@ def connect(
                 _use_wal(connection, busy_timeout)
             return _set_up(connection, synchronous)
         except BaseException:
-            connection.close()
+            with log_kept(path):
+                connection.close()
             raise
     except sqlite3.Error as error:
         error.add_note(f"while opening {path if path is not None else ':memory:'}")
         raise
+
+
+@contextmanager
+def log_kept(path: Path | None) -> Generator[None]:
+    """Leave the file's log where it is while a connection to the file is closed in this block.
+
+    The last connection to close would move the log into the file, which is not to be changed where
+    it was refused. One that only reads cannot, and while it is open the other one is not the last.
+    """
+    keeper: sqlite3.Connection | None = None
+    if path is not None and _holds_something(_log(path.resolve())):
+        with suppress(sqlite3.Error):  # without a whole log there is none to be moved
+            keeper = sqlite3.connect(_uri(path, "ro"), uri=True, timeout=0)
+            keeper.execute("PRAGMA schema_version").fetchone()
+    try:
+        yield
+    finally:
+        if keeper is not None:
+            keeper.close()
 
 
 def path_text(path: object, name: str) -> str:
@@ -228,6 +248,13 @@ def _uri(path: Path, mode: str) -> str:
 
 def _log(file: Path) -> Path:
     return file.with_name(file.name + "-wal")
+
+
+def _holds_something(log: Path) -> bool:
+    try:
+        return log.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _state(file: Path) -> tuple[int, ...] | None:

@@ -17,6 +17,7 @@ from reactive_sqlite.delivery import Home
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.forks import NO_COPY
 from reactive_sqlite.observation import ObservableQuery
+from reactive_sqlite.opening import log_kept
 from smithers.clock import Clock, utc_now
 from smithers.codec import check_text
 from smithers.errors import CannotOpen, NotADatabase, SchemaTooNew
@@ -410,12 +411,12 @@ def open_smithers_db(
             on_observer_error=on_observer_error,
         ),
     )
+    if file is not None:
+        check_log(file)
     if file is not None and not read_only:
         make_file(file)
     elif file is not None and not file.is_file():
         raise CannotOpen(str(file), "there is no such file")
-    if file is not None:
-        check_log(file)
     name = MEMORY if file is None else str(file)
     try:
         database = WorkflowDatabase(
@@ -433,11 +434,11 @@ def open_smithers_db(
     try:
         _prepare(database, name, read_only=read_only)
         return SmithersDB(database, path=file, reset=reset, shelving=shelving)
-    except sqlite3.Error as error:
-        database.close()
-        raise refusal(name, error) from error
-    except BaseException:
-        database.close()
+    except BaseException as error:
+        with log_kept(file):
+            database.close()
+        if isinstance(error, sqlite3.Error):
+            raise refusal(name, error) from error
         raise
 
 

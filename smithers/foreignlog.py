@@ -18,6 +18,7 @@ from smithers.files import is_damage, refusal
 from smithers.schema.identity import identity
 
 _HEADER = 32  # bytes of a log without a frame
+_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 # A checkpoint of another process may be writing the very page that is read without the log.
 _LOOKS = 3
 _PAUSE = 0.01  # seconds
@@ -27,25 +28,31 @@ _PATIENCE = 0.5  # seconds; who finds it locked for longer learns it by opening
 def check_log(file: Path) -> None:
     """Raise an error where the log beside a file is known to be another's; before it is opened.
 
-    It is known where both the file and the log have the mark of their database, and where the file
-    makes no sense together with the log. Nothing is changed.
+    It is known where both the file and the log have the mark of their database, where the file makes
+    no sense together with the log, and where there is no file yet. Nothing is changed.
 
     Raises:
-        ForeignLog: the marks differ, or a file that is whole makes no sense with the log.
+        ForeignLog: the marks differ, or there is no file, or one that is whole makes no sense with
+            the log.
         NotADatabase: what can be read makes no sense.
     """
     log = Path(f"{os.path.realpath(file)}-wal")
     if not _has_frames(log):
         return
+    if not file.exists() or file.stat().st_size == 0:
+        # SQLite would take it away, with all that was committed to it.
+        raise ForeignLog(str(file), str(log), "what is left of another database")
     if (fault := _fault(file, log)) is not None:
         raise fault
 
 
 def _has_frames(log: Path) -> bool:
     try:
-        return log.stat().st_size > _HEADER
+        with log.open("rb") as bytes_of_log:
+            start = bytes_of_log.read(_HEADER + 1)
     except OSError:
         return False  # none is there, or what is wrong with it will be said by SQLite
+    return len(start) > _HEADER and start[:4] in _MAGIC
 
 
 def _fault(file: Path, log: Path) -> CannotOpen | None:

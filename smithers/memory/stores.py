@@ -13,6 +13,7 @@ from reactive_sqlite.database import Database, ErrorHandler
 from reactive_sqlite.delivery import Home, default_report
 from reactive_sqlite.dialect import sqlite3
 from reactive_sqlite.errors import DatabaseClosed
+from reactive_sqlite.opening import log_kept
 from smithers.errors import CannotOpen, SchemaTooNew
 from smithers.files import make_file, refusal
 from smithers.foreignlog import check_log
@@ -77,6 +78,7 @@ class Store:
         """
         database = self._opened()
         if database is None:
+            check_log(self.file)
             make_file(self.file)
             database = self._open(make=True)
         if database is None or database.conn.read_only:
@@ -185,11 +187,11 @@ class Store:
                 self._prepare(database)
                 return database
             database.close()
-        except sqlite3.Error as error:
-            database.close()
-            raise refusal(name, error) from error
-        except BaseException:
-            database.close()
+        except BaseException as error:
+            with log_kept(self.file):
+                database.close()
+            if isinstance(error, sqlite3.Error):
+                raise refusal(name, error) from error
             raise
         return None
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,8 +16,16 @@ from typing import Any
 import pytest
 
 from smithers import CannotOpen, NotADatabase, SmithersError, create_smithers_db
-from tests.smithers.commandline import Run, runner
+from tests.smithers.commandline import Run, environment, runner
 
+KILLED = """
+import os, signal, sys
+from smithers import create_smithers_db
+db = create_smithers_db(sys.argv[1], watch=False)
+for n in range(5):
+    db.state.set(f"w{n}", n)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 HEADER = 100
 PAGE = 4096
 # Of the processor, since the machine may be busy with other things.
@@ -30,6 +41,22 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, An
             db.state.set(f"k{n % 9}", {"n": n, "text": "x" * 300})
         state = db.state.get_all()
     return (folder / "db.sqlite").read_bytes(), state
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """The bytes of a file and of the log that was left beside it; five values are in that alone."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    with create_smithers_db(folder, watch=False) as db:
+        for n in range(30):
+            db.state.set(f"k{n % 9}", {"n": n, "text": "x" * 300})
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder)], env=environment(), timeout=50
+    )
+    assert done.returncode == -signal.SIGKILL
+    log = (folder / "db.sqlite-wal").read_bytes()
+    assert len(log) > 5 * PAGE
+    return (folder / "db.sqlite").read_bytes(), log
 
 
 @pytest.fixture
@@ -118,6 +145,48 @@ def test_it_may_be_cut_off_at_each_page(
             shutil.rmtree(folder)
     (tmp_path / "db.sqlite").write_bytes(data + b"more")
     assert opened(tmp_path) == state, "what comes after the last page is of no consequence"
+
+
+def test_what_is_refused_beside_a_log_is_left_alone_with_it(
+    tmp_path: Path, interrupted: tuple[bytes, bytes]
+) -> None:
+    data, log = interrupted
+    refused: Counter[str] = Counter()
+
+    def read(damaged: bytes) -> None:
+        (tmp_path / "db.sqlite").write_bytes(damaged)
+        (tmp_path / "db.sqlite-wal").write_bytes(log)
+        for read_only in (True, False):
+            found = opened(tmp_path, read_only=read_only)
+            refused[type(found).__name__] += 1
+
+    for place in range(HEADER):
+        damaged = bytearray(data)
+        damaged[place] ^= 0xFF
+        read(bytes(damaged))
+    for page in range(0, len(data) // PAGE, 7):
+        noise = random.Random(page).randbytes(PAGE)
+        read(data[: page * PAGE] + noise + data[(page + 1) * PAGE :])
+        read(data[: page * PAGE])
+    assert refused.keys() >= {"NotADatabase", "SchemaTooNew", "dict"}
+
+
+def test_a_log_may_be_cut_off_anywhere_and_loses_no_more_than_its_end(
+    tmp_path: Path, interrupted: tuple[bytes, bytes]
+) -> None:
+    data, log = interrupted
+    written: list[int] = []
+    for size in (*range(0, len(log), PAGE // 2), len(log)):
+        (tmp_path / "db.sqlite").write_bytes(data)
+        (tmp_path / "db.sqlite-wal").write_bytes(log[:size])
+        found = opened(tmp_path)
+        assert isinstance(found, dict)
+        assert len([key for key in found if key.startswith("k")]) == 9
+        values = [value for key, value in found.items() if key.startswith("w")]
+        assert values == list(range(len(values)))
+        written.append(len(values))
+    assert written == sorted(written)
+    assert (written[0], written[-1]) == (0, 5)
 
 
 def text(folder: Path) -> None:

@@ -207,3 +207,19 @@ def test_a_file_without_a_mark_is_taken_as_it_is(tmp_path: Path) -> None:
     assert bytes_of(copy)["db.sqlite-wal"]
     with create_smithers_db(copy, watch=False) as db:
         assert db.state.get("attempts") == 41
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty file"])
+def test_what_is_left_of_a_database_without_its_file_is_not_taken_away(
+    tmp_path: Path, smithers: Run, left: str
+) -> None:
+    killed(tmp_path / "own")
+    file = tmp_path / "own" / "db.sqlite"
+    shutil.move(file, tmp_path / "moved.sqlite")
+    if left != "nothing":
+        file.touch()
+    assert isinstance(opened(tmp_path / "own"), ForeignLog)
+    assert not isinstance(opened(tmp_path / "own", read_only=True), dict)
+    assert refused_by_the_command_line(smithers, tmp_path / "own")
+    shutil.move(tmp_path / "moved.sqlite", file)
+    assert opened(tmp_path / "own") == {"who": "the other"}
