@@ -411,12 +411,12 @@ def open_smithers_db(
             on_observer_error=on_observer_error,
         ),
     )
-    if file is not None:
-        check_log(file)
     if file is not None and not read_only:
         make_file(file)
     elif file is not None and not file.is_file():
         raise CannotOpen(str(file), "there is no such file")
+    if file is not None:
+        check_log(file, read_only=read_only)
     name = MEMORY if file is None else str(file)
     try:
         database = WorkflowDatabase(

@@ -25,23 +25,25 @@ _PAUSE = 0.01  # seconds
 _PATIENCE = 0.5  # seconds; who finds it locked for longer learns it by opening
 
 
-def check_log(file: Path) -> None:
+def check_log(file: Path, *, read_only: bool) -> None:
     """Raise an error where the log beside a file is known to be another's; before it is opened.
 
-    It is known where both the file and the log have the mark of their database, where the file makes
-    no sense together with the log, and where there is no file yet. Nothing is changed.
+    It is known where both the file and the log have the mark of their database, and where the file
+    makes no sense together with the log. Nothing is changed.
 
     Raises:
-        ForeignLog: the marks differ, or there is no file, or one that is whole makes no sense with
-            the log.
+        ForeignLog: the marks differ, or a file that is whole makes no sense with the log, or an
+            empty one is only to be read.
         NotADatabase: what can be read makes no sense.
     """
     log = Path(f"{os.path.realpath(file)}-wal")
     if not _has_frames(log):
         return
-    if not file.exists() or file.stat().st_size == 0:
-        # SQLite would take it away, with all that was committed to it.
-        raise ForeignLog(str(file), str(log), "what is left of another database")
+    if file.stat().st_size == 0:
+        # SQLite takes such a log away, even where it only reads.
+        if read_only:
+            raise ForeignLog(str(file), str(log), "what is left of another database")
+        return
     if (fault := _fault(file, log)) is not None:
         raise fault
 

@@ -78,7 +78,6 @@ class Store:
         """
         database = self._opened()
         if database is None:
-            check_log(self.file)
             make_file(self.file)
             database = self._open(make=True)
         if database is None or database.conn.read_only:
@@ -168,12 +167,13 @@ class Store:
 
     def _connected(self, *, make: bool) -> Database | None:
         options, name = self.options, str(self.file)
-        check_log(self.file)
         writable = os.access(self.file, os.W_OK) and os.access(self.file.parent, os.W_OK)
+        read_only = options.read_only or not writable
+        check_log(self.file, read_only=read_only)
         try:
             database = Database(
                 name,
-                read_only=options.read_only or not writable,
+                read_only=read_only,
                 watch=options.watch,
                 busy_timeout=options.busy_timeout,
                 synchronous=options.synchronous,

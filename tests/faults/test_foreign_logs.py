@@ -209,17 +209,12 @@ def test_a_file_without_a_mark_is_taken_as_it_is(tmp_path: Path) -> None:
         assert db.state.get("attempts") == 41
 
 
-@pytest.mark.parametrize("left", ["nothing", "an empty file"])
-def test_what_is_left_of_a_database_without_its_file_is_not_taken_away(
-    tmp_path: Path, smithers: Run, left: str
-) -> None:
-    killed(tmp_path / "own")
-    file = tmp_path / "own" / "db.sqlite"
-    shutil.move(file, tmp_path / "moved.sqlite")
-    if left != "nothing":
-        file.touch()
-    assert isinstance(opened(tmp_path / "own"), ForeignLog)
-    assert not isinstance(opened(tmp_path / "own", read_only=True), dict)
-    assert refused_by_the_command_line(smithers, tmp_path / "own")
-    shutil.move(tmp_path / "moved.sqlite", file)
-    assert opened(tmp_path / "own") == {"who": "the other"}
+def test_a_reader_takes_no_log_away_for_want_of_its_file(tmp_path: Path, smithers: Run) -> None:
+    own = tmp_path / "own"
+    killed(own)
+    shutil.move(own / "db.sqlite", tmp_path / "moved.sqlite")
+    (own / "db.sqlite").touch()
+    assert isinstance(opened(own, read_only=True), ForeignLog)
+    assert refused_by_the_command_line(smithers, own)
+    shutil.move(tmp_path / "moved.sqlite", own / "db.sqlite")
+    assert opened(own) == {"who": "the other"}
