@@ -124,7 +124,10 @@ async def _body(request: Request) -> dict[str, Any]:
         parts += part
         if len(parts) > LARGEST_BODY:
             raise ValueError("that is too much")
-    body = json.loads(parts)
+    try:
+        body = json.loads(parts)
+    except RecursionError as error:
+        raise ValueError("what is sent is nested too deep") from error
     if not isinstance(body, dict):
         raise ValueError("what is sent has to be an object")
     return {str(name): value for name, value in body.items()}  # pyright: ignore

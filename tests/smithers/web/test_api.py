@@ -175,3 +175,18 @@ async def test_an_order_that_makes_no_sense_is_refused(writing: Browser, body: o
     answer = await writing.post("/api/restore", body)
     assert answer.status_code == 400
     assert answer.json()["error"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 60_000, '{"seq": ' + "9" * 5_000 + "}", "\xff"])
+async def test_an_order_that_is_no_json_is_refused(writing: Browser, text: str) -> None:
+    answer = await writing.client.post(
+        writing.base + "/api/restore",
+        content=text.encode("latin-1"),
+        headers={
+            "X-Smithers-Token": writing.token,
+            "Origin": writing.base,
+            "Content-Type": "application/json",
+        },
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"]
