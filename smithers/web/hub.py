@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from smithers.web.wire import event_text
 # How often it is looked at what no commit tells, and whether a lost database is back.
 LOOK_SECONDS = 2.0
 RETRY_SECONDS = 0.3
+MOST_NOTICES = 100
 # What opening a database or reading from it may end with.
 TROUBLE = (SmithersError, ReactiveError, sqlite3.Error, OSError)
 
@@ -101,7 +103,8 @@ class Stream:
         self._sent = _versions(last_id, len(channels))
         self._seq = 0
         self._due: dict[Channel, None] = {}
-        self._notices = [event_text("hello", hello)]
+        # The newest, since a page may be asleep for days while its connection stands.
+        self._notices = deque([event_text("hello", hello)], maxlen=MOST_NOTICES)
         self._ended = False
         self._woken = asyncio.Event()
         self._woken.set()
@@ -129,7 +132,8 @@ class Stream:
     async def __anext__(self) -> bytes:
         while True:
             if self._notices:
-                text, self._notices = "".join(self._notices), []
+                text = "".join(self._notices)
+                self._notices.clear()
                 return text.encode()
             if self._ended:
                 raise StopAsyncIteration

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from smithers import SmithersDB, create_smithers_db
+from smithers.web.hub import MOST_NOTICES, Stream
 from smithers.web.server import LiveView
+from smithers.web.wire import event_text
 from tests.smithers.remote import remote
 from tests.smithers.web.browser import Browser, Events, browsing, serving
 
@@ -196,6 +198,15 @@ async def test_an_owner_that_dies_without_a_word_is_shown_as_dead(
             other.kill()
             shown = await events.until(lambda items: not items[0]["is_live"], [execution])
     assert [one["status"] for one in shown] == ["running"]
+
+
+async def test_a_page_that_sleeps_is_kept_no_more_than_the_newest_notices() -> None:
+    stream = Stream([], None, "{}")
+    for number in range(10_000):
+        stream.notice(event_text("trouble", str(number)))
+    text = (await anext(stream)).decode()
+    assert text.count("event: ") == MOST_NOTICES
+    assert text.endswith("data: 9999\n\n")
 
 
 async def test_a_topic_that_there_is_not_is_said_to_be_none(browser: Browser) -> None:
