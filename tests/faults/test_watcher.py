@@ -172,6 +172,7 @@ def test_a_vacuum_tells_nothing_and_what_follows_arrives(path: Path, backend: Ba
         comes(numbers, "1,2")
         other.run("INSERT INTO loose VALUES ('c')")
         seen.wait_for_count(2)
+        numbers.wait_for_count(4)  # told after the other, by another thread than this
         assert numbers.values == ["1,2,3", "2,3", "1,2", "1,2,3"]
         assert seen.values == [[{"v": "c"}], [{"v": "c"}, {"v": "c"}]]
 

@@ -328,10 +328,9 @@ def test_one_load_is_one_notification_here_and_in_another_handle(
     empty.state.transitions().subscribe(steps)
     assert empty.path is not None
     with create_smithers_db(empty.path) as other:
-        watched = other.state.observe_all()
-        watched.subscribe(there)
+        other.state.observe_all().subscribe(there)
         empty.load(file)
-        watched.wait(lambda state: state == full.state.get_all(), timeout=20)
+        there.wait_for(lambda state: state == full.state.get_all(), timeout=20)
     assert here.values == there.values == [{}, full.state.get_all()]
     assert steps.values == full.state.history()
 
