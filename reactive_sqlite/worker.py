@@ -42,9 +42,8 @@ class Worker:
         self._given = self._done = 0  # jobs; each counted by one thread at a time
         self._closed = False
         self._reason = "the database is closed"
-        # The loop that asked last, and how it is answered.
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._answer: Callable[..., object] = post
+        # The loop that asked last, and how it is answered: one value, since other loops ask as well.
+        self._way: tuple[asyncio.AbstractEventLoop | None, Callable[..., object]] = (None, post)
         is_of_this_process(self)
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -57,9 +56,9 @@ class Worker:
             RuntimeError: no asyncio event loop is running (under trio there is none).
         """
         loop = running_loop()
-        if loop is not self._loop and not self._closed:
-            self._loop, self._answer = loop, _way_to(loop)
-        answer = self._answer
+        known, answer = self._way
+        if loop is not known and not self._closed:
+            _, answer = self._way = (loop, _way_to(loop))
         future: asyncio.Future[R] = loop.create_future()
         context = contextvars.copy_context()
         # In the copy only: what the caller starts afterwards is not this effect's doing.
@@ -112,7 +111,7 @@ class Worker:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
-        self._loop, self._answer = None, post  # nobody is answered who asks from here on
+        self._way = (None, post)  # nobody is answered who asks from here on
 
     def abandon(self) -> None:
         """Be closed in this process, which was forked from the one that has the thread."""

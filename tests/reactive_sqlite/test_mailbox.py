@@ -101,7 +101,8 @@ def test_one_worker_answers_several_loops_at_once(worker: Worker, loops: Loops) 
         found.append([await worker.run(add, base, number) for number in range(300)])
 
     def loop(base: int) -> None:
-        with asyncio.Runner(loop_factory=loops) as runner:
+        # With debug, a future that is answered on another thread than its loop's is an error.
+        with asyncio.Runner(loop_factory=loops, debug=True) as runner:
             runner.run(main(base))
 
     threads = [threading.Thread(target=loop, args=(base,)) for base in (0, 1_000, 2_000)]
