@@ -29,7 +29,8 @@ class EventStream(EventSourceResponse):
             nonlocal begun, ended
             await send(message)
             begun = True
-            ended = message["type"] == "http.response.body" and not message.get("more_body")
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                ended = True  # else left as it is: an event may be on its way as the page goes
 
         async def receiving() -> Message:
             nonlocal ended

@@ -58,6 +58,7 @@ async def test_a_server_that_ends_as_a_page_comes_gives_it_an_answer_that_is_who
 async def test_a_server_that_ends_gives_a_page_that_is_there_the_end_of_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(AppStatus, "should_exit", False)  # whatever server has ended here before
     answering = asyncio.create_task(answered())
     await asyncio.sleep(0.1)
     monkeypatch.setattr(AppStatus, "should_exit", True)
@@ -67,7 +68,8 @@ async def test_a_server_that_ends_gives_a_page_that_is_there_the_end_of_its_answ
     assert left == ["left"]
 
 
-async def test_a_page_that_has_gone_is_sent_nothing_more() -> None:
+async def test_a_page_that_has_gone_is_sent_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AppStatus, "should_exit", False)  # whatever server has ended here before
     sent, left = await answered(gone=True)
     assert ends(sent) == []
     assert left == ["left"]
