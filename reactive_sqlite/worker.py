@@ -42,7 +42,7 @@ class Worker:
         self._given = self._done = 0  # jobs; each counted by one thread at a time
         self._closed = False
         self._reason = "the database is closed"
-        # The loop that asked last, and how it is answered: one value, since other loops ask as well.
+        # The loop that asked last, and how it is answered: one value, since other loops ask too.
         self._way: tuple[asyncio.AbstractEventLoop | None, Callable[..., object]] = (None, post)
         is_of_this_process(self)
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
