@@ -61,7 +61,7 @@ def test_one_who_interrupts_everything_is_told_and_afterwards_all_is_current(
 
 
 def error_of_no_memory() -> type[BaseException]:
-    """What a function's MemoryError is called here; pysqlite3 has no name of its own for it."""
+    """What a function's MemoryError is called here."""
 
     def needing() -> int:
         raise MemoryError
@@ -76,6 +76,8 @@ def error_of_no_memory() -> type[BaseException]:
 def test_a_re_run_that_finds_no_memory_never_reaches_the_writer(
     db: Database, observer_errors: list[BaseException]
 ) -> None:
+    if error_of_no_memory() is not MemoryError:
+        pytest.skip("pysqlite3 tells a function's lack of memory from none of its other errors")
     scarce = False
 
     def needing(value: int) -> int:
@@ -85,14 +87,13 @@ def test_a_re_run_that_finds_no_memory_never_reaches_the_writer(
 
     db.conn.create_function("needing", 1, needing)
     db.execute("CREATE TABLE t(v)")
-    lack = error_of_no_memory()
     told = Recorder[Any]()
     query = db.observe_value("SELECT needing(count(*)) FROM t")
     query.subscribe(told.on_next, told.on_error)
     scarce = True
     insert(db)
-    assert [type(error) for error in observer_errors] == [lack]
-    with pytest.raises(lack):
+    assert [type(error) for error in observer_errors] == [MemoryError]
+    with pytest.raises(MemoryError):
         query()
     scarce = False
     db.broker.check()
