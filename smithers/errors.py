@@ -213,6 +213,7 @@ class CannotLoad(SmithersError):
     """
 
     def __init__(self, path: str, line: int, reason: str) -> None:
+        reason = " ".join(reason.split())  # SQLite shows the text of a constraint as it was written
         super().__init__(f"cannot load {shown(path, LONGEST_PATH)}, line {line}: {reason}")
         self.path = path
         self.line = line
@@ -252,6 +253,7 @@ class CannotOpen(SmithersError):
     """
 
     def __init__(self, path: str, reason: str) -> None:
+        reason = " ".join(reason.split())
         super().__init__(f"cannot open {shown(path, LONGEST_PATH)}: {reason}")
         self.path = path
         self.reason = reason

@@ -235,6 +235,17 @@ def test_what_only_looks_like_a_dump_is_refused_in_a_line(
     target.db.close()
 
 
+def test_what_a_constraint_refuses_is_told_in_a_line(tmp_path: Path, dumped: list[Line]) -> None:
+    target = Target(tmp_path)
+    dump = tmp_path / "dump.jsonl"
+    header = json.dumps(dumped[0]).encode()
+    memory = next(line for line in dumped if line.get("table") == "memories")
+    row = json.dumps({**memory, "row": {**memory["row"], "expires_at": "soon"}}).encode()
+    dump.write_bytes(vouched([header[:-1], row[:-1], b'{"end":{"memories":1}']))
+    assert not loaded(target, dump, "a time that is none")
+    target.db.close()
+
+
 def test_parents_in_a_circle_and_parents_that_are_not_there(
     tmp_path: Path, dumped: list[Line]
 ) -> None:
